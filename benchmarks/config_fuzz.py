@@ -4,8 +4,7 @@
 configs, the examples of the rules, and the configs whose verdicts are recorded in
 ``tests/data``. Mutations change bytes, tokens, values, numbers and comments; in a third
 of the configs a field or a fact of the job is unknown. Each result is checked with the
-rules as a wheel has them, as one file or for its trainer, and shown in one of the
-output formats; formats that programs read are read back. By turns it is fixed, fixed
+rules as a wheel has them, as one file or for its trainer. By turns it is fixed, fixed
 unsafely, given ignore comments, or left; a second run of fixes must change nothing.
 
 A config is a function of its seed and number: ``--seed 1 --only 4711`` prints it with
@@ -15,18 +14,13 @@ its traceback. Exit code 1 if anything was raised, by a rule too.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
-import traceback
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from io import StringIO
 from multiprocessing import Pool
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -34,6 +28,7 @@ from benchmarks.paths import ROOT
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.edits import unified_diff
 from fp8tune.job import Job, Target, Unknown
+from fp8tune.lint.bug import bug
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
@@ -41,8 +36,6 @@ from fp8tune.lint.examples import name_of, plain_config
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rewrite import apply_fixes, ignore
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.run import Result
-from fp8tune.lint.show import Style, show
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
 from tests.support.verdicts import DATA, TEXTS, cases
@@ -96,17 +89,6 @@ TARGETS = (
     Target("", 7, "", "--world-size"),
     Target("B200", 10**7, "--gpu", "--world-size"),
 )
-FORMATS: dict[str, Callable[[str], Any] | None] = {
-    "full": None,
-    "concise": None,
-    "github": None,
-    "json": json.loads,
-    "sarif": json.loads,
-    "gitlab": json.loads,
-    "junit": ElementTree.fromstring,
-}
-"""Every output format, and what reads it back."""
-
 _TOKEN = re.compile(
     r"""[A-Za-z_][\w-]*|[0-9][\w.]*|"[^"\n]*"|'[^'\n]*'|\#[^\n]*|\s+|.""", re.DOTALL
 )
@@ -303,7 +285,7 @@ def without(name: str, of: str) -> Iterator[None]:
 def linted(config: Mutated, number: int) -> str:
     """What lint does with one file; in a word, what the file was.
 
-    The number says for which target, in which format, and how it is rewritten.
+    The number says for which target, and how it is rewritten.
     """
     only = config.trainer * (number % 3 == 0)
 
@@ -328,7 +310,6 @@ def _rewritten(config: Mutated, number: int, look: Callable[[bytes], Report]) ->
         return "unreadable"
     if report.skipped:
         return "skipped"
-    _shown(report, list(FORMATS)[number % len(FORMATS)])
     match number % REWRITTEN:
         case 0 | 1 as unsafe:
             new = apply_fixes(data, look, unsafe=bool(unsafe)).data
@@ -346,18 +327,6 @@ def _rewritten(config: Mutated, number: int, look: Callable[[bytes], Report]) ->
     return "findings" if report.diagnostics else "clean"
 
 
-def _shown(report: Report, output_format: str) -> None:
-    """Write a report; read it back if the format is for programs."""
-    names = {found.rule for found in report.diagnostics}
-    names |= {held.finding.rule for held in report.suppressed}
-    fired = {rule.name: rule for rule in _rules().named(names)}
-    out, style = StringIO(), Style(output_format, statistics=True)
-    show(Result([report], [], rules=fired), style, out, StringIO())
-    read_back = FORMATS[output_format]
-    if read_back is not None:
-        read_back(out.getvalue())
-
-
 def tried(seed: int, numbers: range) -> list[Run]:
     """Lint some configs; none of them may raise."""
     runs = []
@@ -368,19 +337,8 @@ def tried(seed: int, numbers: range) -> list[Run]:
         except RuleRaised as error:
             runs.append(Run(number, "raised", str(error)))
         except Exception as error:
-            runs.append(Run(number, "raised", _signature(error)))
+            runs.append(Run(number, "raised", bug(error)))
     return runs
-
-
-def _signature(error: Exception) -> str:
-    """The type of an error and the last place of ours that it passed."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "/fp8tune/" in frame.filename] or frames
-    last = ours[-1]
-    place = "/".join(Path(last.filename).parts[-2:])
-    return (
-        f"{type(error).__name__} in {last.name}, {place}:{last.lineno}: {error!s:.80}"
-    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,15 +18,6 @@ def test_lint_raises_nothing():
     assert mutated(3, 7) == mutated(3, 7) != mutated(4, 7)
 
 
-def test_what_is_raised_is_told(monkeypatch):
-    def raises(*_, **__):
-        raise OverflowError("too large")
-
-    monkeypatch.setattr("benchmarks.config_fuzz.check", raises)
-    (run,) = tried(3, range(1))
-    assert (run.what, run.error.partition(" in ")[0]) == ("raised", "OverflowError")
-
-
 def test_rules_that_are_skipped_would_be_silent():
     """The check of a wheel, which skips rules that lack what they need, misses none."""
     rules = read_builtin()

@@ -372,7 +372,8 @@ class Job(dict[str, Any]):
             job, value = self._like(self.given | keys, self.target), changes[name]
             # another change may already imply it, and its own key still say otherwise
             before = [each.find(name) for each in (self, job)]
-            if any(old != value or type(old) is not type(value) for old in before):
+            flag = isinstance(value, bool)
+            if any(old != value or isinstance(old, bool) != flag for old in before):
                 keys |= settings[name](job, value)
         return keys
 

@@ -12,6 +12,10 @@ FOLDER = ".fp8tune"
 IGNORE = ".gitignore"
 JOURNAL = "study.journal"
 """The file that holds a study, unless it lies in another storage."""
+LOCK = "lock"
+"""The file that the search of a study locks."""
+EXPORT = "trials.jsonl"
+"""The export that a search leaves in its study's folder."""
 MOST_FOLDERS = 20_000
 """Folders that are looked through for studies at most."""
 MOST = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TextIO
 
 from fp8tune.job import Prose, Words
 
@@ -39,6 +39,13 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def write_patch(text: str, out: TextIO) -> None:
+    """Write a patch: a terminal gets control characters escaped, a file every byte."""
+    if out.isatty():
+        text = "".join(f"{plain(line)}\n" for line in text.split("\n")[:-1])
+    out.write(text)
 
 
 def clean(text: str, most: int = 300) -> str:

@@ -55,37 +55,11 @@ def test_exit_code_of_notes(fp8tune, project, fail_on, code):
     assert fp8tune("lint", "--fail-on", fail_on, "a.toml").code == code
 
 
-def test_unreadable_input_is_said_and_the_rest_is_checked(fp8tune, project):
-    project({"a.toml": ERROR})
-    said = fp8tune("lint", "nosuch.toml", "a.toml", "--output-format", "concise", "-q")
-    assert (said.code, said.err) == (
-        2,
-        "fp8tune: nosuch.toml: No such file or directory\n",
-    )
-    assert said.out.startswith("a.toml:4:6: error[fp8-with-tensor-parallel]")
-
-
 def test_without_paths_the_folder_is_checked(fp8tune, project):
     project({"a.toml": GOOD, "sub/b.toml": ERROR})
     said = fp8tune("lint", "--output-format", "json")
     assert [d["path"] for d in said.json["diagnostics"]] == ["sub/b.toml"]
     assert (said.code, said.json["files"]) == (1, 2)
-
-
-@each(
-    ("selection", "codes"),
-    [
-        (["--select", "FP8101,FP8302"], ["FP8302", "FP8101"]),
-        (["--select", "rejected,"], ["FP8101"]),
-        (["--ignore", "silent,rejected"], []),
-        (["--ignore", "FP83", "--ignore", "FP81"], []),
-    ],
-)
-def test_selection(fp8tune, project, selection, codes):
-    project({"a.toml": WARNING + ERROR.removeprefix("[train]\n")})
-    said = fp8tune("lint", "a.toml", "--output-format", "json", *selection)
-    found = said.json["diagnostics"]
-    assert [d["code"] for d in found] == codes
 
 
 @pytest.mark.parametrize("size", ["10000001", "99999999999999999999"])

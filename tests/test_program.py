@@ -1,9 +1,5 @@
 """The two ways to run a check: at once where no option is given, else by click."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tests.sample import ERROR, GOOD, WARNING
@@ -38,14 +34,3 @@ def test_bad_settings_are_told_in_the_same_words(fp8tune, project):
     said = fp8tune("lint", "a.toml")
     assert said == fp8tune("lint", *CLICK, "a.toml")
     assert (said.code, said.err.count("\n")) == (2, 1)
-
-
-@pytest.mark.parametrize("options", [(), CLICK])
-def test_whoever_reads_may_go(project, options):
-    project({f"{number}.toml": ERROR for number in range(50)})
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-m", "fp8tune", "lint", *options, "."]
-    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
-    os.close(write)
-    assert (ended.returncode, ended.stderr) == (2, b"")

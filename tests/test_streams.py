@@ -1,15 +1,12 @@
 """Streams and processes: stdin, readers that are gone, encodings, as a module."""
 
-import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from fp8tune.program import main
 from fp8tune.search.session import UNREAD
 from tests.sample import ERROR, GOOD
 from tests.search.replayed import CONFIG, RECORDS, lines
@@ -37,25 +34,6 @@ def test_stdin_beside_files(fp8tune, project):
         "lint", "a.toml", "-", "-", "--output-format", "json", stdin=ERROR.encode()
     )
     assert (said.json["files"], len(said.json["diagnostics"])) == (2, 1)
-
-
-class Interrupted(io.RawIOBase):
-    def readable(self):
-        return True
-
-    def readinto(self, _buffer):
-        raise KeyboardInterrupt
-
-
-def test_interrupted(project, capsys, monkeypatch):
-    project()
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BufferedReader(Interrupted()))
-    )
-    with pytest.raises(SystemExit) as end:
-        main(["lint", "-"])
-    assert end.value.code == 130
-    assert capsys.readouterr().err.strip() == "fp8tune: interrupted"
 
 
 def closed_pipe():
@@ -144,52 +122,3 @@ def test_a_table_on_stderr_is_not_in_the_json(project, replayed):
     os.close(master)
     assert json.loads(said.stdout)["output"] == "a.tuned.toml"
     assert b"your config" in drawn
-
-
-def test_as_a_module_with_any_bytes_in_a_path(project):
-    root = project()
-    name = os.fsencode(str(root)) + b"/\xff\xfe.toml"
-    with open(name, "wb") as file:
-        file.write(ERROR.encode())
-    said = spawn("lint", "-q", "--output-format", "concise", folder=root)
-    assert (said.returncode, said.stderr) == (1, b"")
-    assert said.stdout.startswith(b"\\udcff\\udcfe.toml:4:6: error[")
-
-
-def test_output_that_the_terminal_cannot_encode(project):
-    root = project({"a.toml": '[train]\n"漢" = 1\n'})
-    said = subprocess.run(
-        [sys.executable, "-m", "fp8tune", "lint", "-q", "a.toml"],
-        cwd=root,
-        env={
-            "PYTHONIOENCODING": "ascii",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PATH": os.environ["PATH"],
-        },
-        capture_output=True,
-        check=False,
-    )
-    assert (said.returncode, said.stderr) == (1, b"")
-    assert rb'"\u6f22" = 1' in said.stdout
-
-
-def test_as_it_is_installed(tmp_path, repository):
-    """A wheel holds the rules inside the package."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(repository / "fp8tune", tmp_path / "fp8tune", ignore=ignore)
-    shutil.copytree(repository / "rules", tmp_path / "fp8tune" / "rules")
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
-        "from fp8tune.lint.builtin import read_builtin, builtin_folder;"
-        "print(len(read_builtin()), builtin_folder())"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rules = (repository / "rules").rglob("*.toml")
-    count = sum(path.parent.name != "run" for path in rules)
-    assert said.stdout == f"{count} {tmp_path}/fp8tune/rules\n"

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.on_gpu.commit import commit
+from benchmarks.paths import commit
 
 PACKAGES = ("torch", "torchao", "triton", "optuna", "numpy")
 

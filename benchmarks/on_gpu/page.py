@@ -19,7 +19,6 @@ from benchmarks.on_gpu.records import Measured
 from benchmarks.on_gpu.session import steps_of
 from benchmarks.on_gpu.take import ENVIRONMENT
 from benchmarks.paths import RESULTS
-from benchmarks.rule_evidence.record import NOT_RUN
 from benchmarks.stand_in import compare as compare_stand_in
 from fp8tune.estimate.predict import predict
 from fp8tune.facts.calibration import Band
@@ -342,25 +341,16 @@ def _stand_in(rows: Any) -> Iterator[str]:
         yield f"\n##{title}\n{rest}"
 
 
-def _rules(data: Any) -> Iterator[str]:
-    lines = [
-        (cell(outcome["rule"]), cell(outcome["verdict"]), cell(outcome["reason"]))
-        for outcome in data["outcomes"]
-        if outcome["verdict"] != NOT_RUN
-    ]
-    if lines:
-        yield "\n### Experiments of rules\n"
-        yield machine.table(lines, ("rule", "verdict", "why"))
-
-
 SECTIONS: dict[str, Callable[[Any], Iterator[str]]] = {
     "traces_*.json": _traces,
     "linears_*.json": _linears,
     "stand_in.jsonl": _stand_in,
-    "rule_evidence.json": _rules,
     "fp8_shapes.json": _shapes,
 }
-"""What else a session may have measured, by the names of its files."""
+"""What else a session may have measured, by the names of its files.
+
+Of experiments of rules ``rule_evidence.md`` is written beside the record.
+"""
 
 
 def cell(value: object) -> str:

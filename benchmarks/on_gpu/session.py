@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_gpu.archive import files_below, pack
-from benchmarks.on_gpu.commit import commit
-from benchmarks.paths import ROOT, python_path
+from benchmarks.paths import ROOT, commit, python_path
 
 PACK_S = 20.0
 """How often results are packed while a step runs [s]."""

@@ -7,6 +7,7 @@ as data: they show, for instance, how cuBLASLt names GEMMs with E5M2 gradients.
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +116,12 @@ def measure(todo: Iterable[Case], device: str, folder: Path) -> Iterator[Row]:
         record(case, device, path)
         trace = read(path)
         word = judge([], [trace]).word
+        text = path.read_bytes()
         with gzip.open(f"{path}.gz", "wb") as file:
-            file.write(path.read_bytes())
+            file.write(text)
         path.unlink()
-        yield {"case": case.name, **_counts(trace), "word": word, "right": case.right}
+        row = {"case": case.name, **_counts(trace), "kernels": _kernels(text)}
+        yield {**row, "word": word, "right": case.right}
 
 
 def _counts(trace: Trace) -> Row:
@@ -128,5 +131,10 @@ def _counts(trace: Trace) -> Row:
         "unclear": trace.unclear.calls,
         "backward": trace.backward,
         "compiled": trace.compiled,
-        "kernels": sorted({one.kernel or one.name for one in trace.ran + trace.left}),
     }
+
+
+def _kernels(text: bytes) -> list[str]:
+    """Return the names of the kernels that ran on the GPU, none on a CPU."""
+    events = json.loads(text)["traceEvents"]
+    return sorted({event["name"] for event in events if event.get("cat") == "kernel"})

@@ -14,13 +14,20 @@ from typing import Any, NamedTuple
 
 from fp8tune.config.directive import Directive, directive_of
 from fp8tune.config.discover import CannotRead, Found, read
-from fp8tune.formats import TITLES, parse
+from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
+from fp8tune.formats.values import find
 from fp8tune.job import Prose
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.recognise import chosen, is_part, reader, section_of
+from fp8tune.trainers.recognise import (
+    chosen,
+    is_part,
+    may_be_config,
+    reader,
+    section_of,
+)
 from fp8tune.trainers.trainer import Trainer, trainer
 
 MAX_ABOVE = 6
@@ -191,7 +198,10 @@ def _parts(
     for name in named:
         try:
             file = _named(name, known, only)
-        except (CannotRead, InvalidText, Unreadable) as error:
+        except InvalidText as error:
+            problems[name] = f"line {error.position.line}: {error}"
+            continue
+        except (CannotRead, Unreadable) as error:
             problems[name] = str(error).removeprefix(f"{name}: ")
             continue
         if file.section is None:
@@ -247,11 +257,17 @@ def _host(known: Trainer, named: Iterable[str]) -> Apart | None:
     return None
 
 
-def is_of_job(path: str, known: Trainer) -> bool:
-    """Whether a file may be one of a trainer's job, or is another trainer's config."""
+def is_of_job(path: str, known: Trainer, *, explicit: bool) -> bool:
+    """Whether a file may be one of a trainer's job, or is another trainer's config.
+
+    So may one be that cannot be parsed, if it has their keys, or ``explicit`` says that
+    it is named as a config.
+    """
     try:
         return bool(_owner(_named(path, known, "").document, ""))
-    except (CannotRead, InvalidText, Unreadable):
+    except InvalidText as error:
+        return may_be_config(error.text, explicit=explicit, form=format_of(path))
+    except (CannotRead, Unreadable):
         return False
 
 
@@ -334,15 +350,9 @@ def _problem(path: str) -> str:
 
 def _file_name(values: Any, key: str) -> str:
     """Return the path that a key names; ``""`` for another value, such as JSON."""
-    name = _value(values, key)
+    name = find(values, (*key.split("."),))
     named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
     return name if named and not name.lstrip().startswith("{") else ""
-
-
-def _value(values: Any, key: str) -> Any:
-    for name in key.split("."):
-        values = values.get(name) if isinstance(values, dict) else None
-    return values
 
 
 def _above(path: str, name: str) -> Iterator[str]:

@@ -27,25 +27,25 @@ class Prediction(NamedTuple):
     where no more is known.
     """
 
-    memory: Band | None
-    least_gib: float | None
-    peak_at: str | None
-    breakdown_gib: dict[str, float]
-    fit: str
-    gpu_gib: float | None
-    usable_gib: float | None
-    speed: Band | None
-    fp8_gain: float | None
-    fp8_gain_low: float | None
-    fp8_gain_high: float | None
-    best_published: float | None
-    best_published_run: str | None
-    engine: str | None
-    suspicious: bool
-    fp8_flop_share: float | None
-    pays: str
-    reasons: list[str]
-    missing: dict[str, str]
+    memory: Band | None = None
+    least_gib: float | None = None
+    peak_at: str | None = None
+    breakdown_gib: dict[str, float] = {}
+    fit: str = "unknown"
+    gpu_gib: float | None = None
+    usable_gib: float | None = None
+    speed: Band | None = None
+    fp8_gain: float | None = None
+    fp8_gain_low: float | None = None
+    fp8_gain_high: float | None = None
+    best_published: float | None = None
+    best_published_run: str | None = None
+    engine: str | None = None
+    suspicious: bool = False
+    fp8_flop_share: float | None = None
+    pays: str = "unknown"
+    reasons: list[str] = []
+    missing: dict[str, str] = {}
     first_stage: bool = False
     small_nodes: bool = False
     refused: list[Refusal] = []
@@ -80,42 +80,34 @@ class Prediction(NamedTuple):
     @property
     def without_fp8(self) -> Prediction:
         """The prediction of a run in which nothing computes in FP8."""
+        pays = "unknown" if self.impossible or self.does_not_fit else "no"
+        return self.without_gain(pays)._replace(fp8_flop_share=None)
+
+    def without_gain(self, pays: str, reasons: Sequence[str] = ()) -> Prediction:
+        """Return the prediction with this verdict on FP8 and no figures of its gain."""
         return self._replace(
-            pays="unknown" if self.impossible or self.does_not_fit else "no",
-            reasons=[],
+            pays=pays,
+            reasons=list(reasons),
             suspicious=False,
             fp8_gain=None,
             fp8_gain_low=None,
             fp8_gain_high=None,
-            fp8_flop_share=None,
         )
 
     @property
     def void(self) -> Prediction:
         """The prediction of a run that cannot exist: only why."""
         refused = [refusal._replace(voids=True) for refusal in self.refused]
-        return _nothing()._replace(refused=refused)
+        return Prediction(refused=refused)
 
 
 def predict(
     job: Job, runs: Sequence[Run] = (), refused: Sequence[Refusal] = ()
 ) -> Prediction:
     """Predict a job; measured runs correct the prediction."""
-    found = _nothing() if any(one.voids for one in refused) else _predict(job, runs)
+    void = any(one.voids for one in refused)
+    found = Prediction() if void else _predict(job, runs)
     return found._replace(refused=list(refused))
-
-
-def _nothing() -> Prediction:
-    unknown: list[Any] = [None] * len(Prediction._fields)
-    whole = Prediction(*unknown)
-    return whole._replace(
-        breakdown_gib={},
-        fit="unknown",
-        suspicious=False,
-        pays="unknown",
-        reasons=[],
-        missing={},
-    )
 
 
 def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
@@ -167,16 +159,7 @@ def _without_speed(found: Prediction) -> Prediction:
     dropped = facts if found.does_not_fit else facts[:1]
     missing = found.missing | dict.fromkeys(dropped, DOES_NOT_FIT)
     found = found._replace(speed=None, missing=missing)
-    if not found.does_not_fit:
-        return found
-    return found._replace(
-        fp8_gain=None,
-        fp8_gain_low=None,
-        fp8_gain_high=None,
-        suspicious=False,
-        pays="unknown",
-        reasons=[],
-    )
+    return found.without_gain("unknown") if found.does_not_fit else found
 
 
 def _correction(gain: Gain | None) -> list[str]:

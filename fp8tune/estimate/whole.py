@@ -316,14 +316,7 @@ def _judged(variants: Variants) -> Prediction:
     against = [one.message for one in fp8 if one.voids and one not in bf16]
     if not against or any(one.voids for one in bf16):
         return said
-    return said._replace(
-        pays="no",
-        reasons=against,
-        suspicious=False,
-        fp8_gain=None,
-        fp8_gain_low=None,
-        fp8_gain_high=None,
-    )
+    return said.without_gain("no", against)
 
 
 def as_json(found: Estimate) -> dict[str, Any]:

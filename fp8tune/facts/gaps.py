@@ -156,7 +156,8 @@ NEEDED = {
     "compile": "only the run knows whether the model is compiled",
     "vocab_size": "the size of the vocabulary depends on the tokenizer",
     "transformers": "FP8 depends on the release of transformers: pin it in a "
-    "requirements or lock file beside the config",
+    "requirements or lock file beside the config, or read that of the run's Python: "
+    "--installed, in a search --python PATH",
     "weights.dtype": "only the script says the dtype of the weights: set `dtype` "
     "(float32 or bfloat16) in the training arguments",
     "weights.checkpoint": "only the checkpoint says the dtype of the weights: set "
@@ -165,8 +166,8 @@ NEEDED = {
     "transformers and true in TRL: set it in the training arguments",
     "memory.launch": "the launcher decides what several GPUs share: set `fsdp` in the "
     "file, or add --world-size 1",
-    "fp8_backend": "the file names no FP8 backend: name one, or add --installed in the "
-    "environment of the run",
+    "fp8_backend": "the file names no FP8 backend: name one, or read the packages of "
+    "the run's Python: --installed, in a search --python PATH",
     "grad_accum.rest": "the batch of a step is no multiple of the micro-batches of all "
     "ranks: change it, the micro-batch or --world-size",
 }

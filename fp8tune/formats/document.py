@@ -280,10 +280,10 @@ class OneFile(Placed):
         wanted, _ = self._without(path)
         return next(self._proven([self._edit.remove_key(self, path)], wanted))
 
-    def remove_table(self, path: Path) -> Edit:
-        """Remove a table of YAML with all that is in it, its comments too."""
+    def remove_table(self, path: Path) -> Iterator[Edit]:
+        """Remove a table of YAML or TOML with all that is in it, its comments too."""
         wanted, _ = self._without(path)
-        return next(self._proven([self._edit.remove_table(self, path)], wanted))
+        return self._proven(self._edit.remove_table(self, path), wanted)
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
         """Move a key with its value, and comments that belong to it; or rename it."""

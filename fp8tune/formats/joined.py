@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from fp8tune.formats.document import (
     ConfigDocument,
     InvalidText,
+    OneFile,
     Path,
     Placed,
     Position,
@@ -139,6 +140,13 @@ class Joined(Placed):
         index, own = self._own(path)
         document = self.parts[index].document
         return next(self._moved(index, [document.remove_key(own)]))
+
+    def remove_table(self, path: Path) -> Iterator[Edit]:
+        """Remove a table with all that is in it from its file."""
+        index, own = self._own(path)
+        document = self.parts[index].document
+        assert isinstance(document, OneFile)
+        return self._moved(index, document.remove_table(own))
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
         """Move a key within its file."""

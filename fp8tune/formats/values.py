@@ -24,6 +24,13 @@ def value_at(values: Any, path: Path) -> Any:
     return values
 
 
+def find(values: Any, path: Path) -> Any:
+    """Return what stands at a path of tables, ``None`` if nothing does."""
+    for part in path:
+        values = values.get(part) if isinstance(values, dict) else None
+    return values
+
+
 def put(values: Any, path: Path, value: Any) -> None:
     """Set a value, and create the tables above it; raises ``CannotEdit``."""
     for part in path[:-1]:

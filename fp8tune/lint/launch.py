@@ -30,7 +30,7 @@ from fp8tune.formats.bash.slurm import (
 )
 from fp8tune.formats.bash.values import Word
 from fp8tune.formats.bash.words import BadScript
-from fp8tune.formats.document import HOLE, Unreadable
+from fp8tune.formats.document import HOLE, InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.trainers.about import CallAbout, launchers, trainers
 from fp8tune.trainers.call import NO_PROGRAM, Call, Program, calls
@@ -161,7 +161,7 @@ def _values(path: str, data: bytes) -> dict[str, Any]:
     """Return what a file says, nothing if it cannot be read."""
     try:
         return parse(data, path).values
-    except Unreadable:
+    except (InvalidText, Unreadable):
         return {}
 
 
@@ -356,7 +356,12 @@ class _Script:
             path = self.path_of(name, command)
             if not os.path.exists(path):
                 absent.append(name)
-            if path != config and os.path.isfile(path) and is_of_job(path, known):
+            explicit = "--config" in (option, before.text)
+            if (
+                path != config
+                and os.path.isfile(path)
+                and is_of_job(path, known, explicit=explicit)
+            ):
                 paths.append(path)
                 named = not equals and before.text.startswith("-")
                 mine += [before, word] if named else [word]

@@ -12,7 +12,7 @@ from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.run import Result, run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.show import Style, count, save, show, show_unread
-from fp8tune.words import plain
+from fp8tune.words import plain, write_patch
 
 _PAST = {"fix": "fixed", "add ignore comments for": "added ignore comments for"}
 
@@ -97,11 +97,9 @@ def baseline_lines(result: Result) -> Iterator[str]:
 
 
 def show_patches(result: Result, style: Style, out: TextIO) -> None:
-    """Write the patches of all files; escape control characters on a terminal."""
+    """Write the patches of all files."""
     text = "".join(report.patch for report in result.reports)
     if style.file:
         save(style.file, text)
-    elif out.isatty():
-        out.write("".join(f"{plain(line)}\n" for line in text.split("\n")[:-1]))
     else:
-        out.write(text)
+        write_patch(text, out)

@@ -8,13 +8,6 @@ from typing import NamedTuple
 from fp8tune.lint.run import Result
 
 
-class Total(NamedTuple):
-    """The number of findings, and of files that have one."""
-
-    findings: int
-    files: int
-
-
 class Row(NamedTuple):
     """The findings of one rule at one level, and the files that have one."""
 
@@ -26,10 +19,10 @@ class Row(NamedTuple):
     files: int
 
 
-def total(result: Result) -> Total:
-    """Return the sum over all rules."""
+def total(result: Result) -> dict[str, int]:
+    """Return the number of findings, and of files that have one."""
     files = sum(bool(report.diagnostics) for report in result.reports)
-    return Total(sum(1 for _ in result.diagnostics), files)
+    return {"findings": sum(1 for _ in result.diagnostics), "files": files}
 
 
 def totals(result: Result) -> list[Row]:
@@ -51,4 +44,4 @@ def table(result: Result) -> Iterator[str]:
     for row in rows:
         name = f"{row.severity:7}  {row.rule} ({row.code})"
         yield f"{row.findings:>8}  {row.files:>5}  {name}"
-    yield "{:>8}  {:>5}  in all".format(*total(result))
+    yield "{findings:>8}  {files:>5}  in all".format(**total(result))

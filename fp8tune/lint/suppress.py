@@ -6,7 +6,7 @@ span of the finding, or on its own line above. There is no form for all rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.config.mark import Ignore
@@ -29,7 +29,6 @@ class Sieve:
         self.today = today
         self.used: set[tuple[Span, str]] = set()
         self.held: list[Suppressed] = []
-        self.there: dict[Span, list[Diagnostic]] = {}
 
     def keeps(self, found: Diagnostic) -> bool:
         """Return whether no valid comment silences the finding."""
@@ -38,7 +37,6 @@ class Sieve:
         for ignore in self.ignores:
             if lines.isdisjoint(ignore.lines):
                 continue
-            self.there.setdefault(ignore.span, []).append(found)
             if found.rule in ignore.names:
                 self.used.add((ignore.span, found.rule))
                 silent = silent if ignore.expired(self.today) else ignore
@@ -67,12 +65,7 @@ class Sieve:
     def _unknown(self, ignore: Ignore, index: int, known: Mapping[str, str]) -> Fault:
         """Return the fault of an unknown name, with names that may have been meant."""
         name = ignore.names[index]
-        there = self.there.get(ignore.span, ())
-        facts = {
-            "name": name,
-            "until": Words(ignore.until),
-            **_meant(name, known, there),
-        }
+        facts = {"name": name, "until": Words(ignore.until), **_meant(name, known)}
         return self._fault("unknown-ignore", ignore, index, facts)
 
     def _fault(
@@ -107,11 +100,8 @@ def _bad(ignore: Ignore) -> Fault:
     return Fault("bad-ignore", (), facts, ignore.span, (edit,))
 
 
-def _meant(
-    name: str, known: Mapping[str, str], there: Iterable[Diagnostic]
-) -> dict[str, Any]:
-    """Return facts for help and fix: the rules that a name means or resembles."""
-    from fp8tune.lint.rules import CATEGORIES
+def _meant(name: str, known: Mapping[str, str]) -> dict[str, Any]:
+    """Return facts for help and fix: the rule that a name means or resembles."""
     from fp8tune.trainers.hints import same_word
 
     code = name.upper()
@@ -119,15 +109,6 @@ def _meant(
     if coded:
         hint = f"{code} is the code of `{coded}`: write the name"
         return {"hint": hint, "meant": Words(coded), "sure": True}
-    begins = name == code and any(other.startswith(code) for other in known.values())
-    if begins or name in CATEGORIES:
-        rules = sorted(
-            {f.rule for f in there if name == f.category or f.code.startswith(code)}
-        )
-        here = f", here {', '.join(f'`{rule}`' for rule in rules)}" if rules else ""
-        hint = f"{name} stands for several rules: write the name of each{here}"
-        meant = {"meant": Words(", ".join(rules)), "sure": False} if rules else {}
-        return {"hint": hint, **meant}
     near = closest(name, known)
     if not near:
         return {"hint": ""}

@@ -20,7 +20,8 @@ from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import Plot, to_svg
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
-from fp8tune.search.answer.stored import options_of, password_lines, quoted
+from fp8tune.search.answer.stored import options_of, password_lines
+from fp8tune.search.linting import quoted
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.studies import FOLDER, make_folder

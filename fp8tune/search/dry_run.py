@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.config.directive import asked as named_gpu
@@ -12,7 +13,6 @@ from fp8tune.config.reader import Config
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
-from fp8tune.formats.joined import Joined
 from fp8tune.job import Unknown
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
@@ -21,7 +21,13 @@ from fp8tune.runners.trainer.recipe import Recipe
 from fp8tune.runners.trainer.record import tokens_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
-from fp8tune.search.knobs import Offer, warmup_key, why_single
+from fp8tune.search.knobs import (
+    Offer,
+    keys_written,
+    warmup_key,
+    warmup_names,
+    why_single,
+)
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import Plan, world_size_note
@@ -35,9 +41,11 @@ from fp8tune.search.real_trials import (
 )
 from fp8tune.search.recorded import plan_replay
 from fp8tune.search.writable import check_varied
+from fp8tune.search.write.job_files import changing
+from fp8tune.search.write.places import check_files, check_outputs
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.space import Knob, Point, shown
-from fp8tune.words import counted, wrapped
+from fp8tune.words import counted, plain, wrapped
 
 WIDTH = 80
 MOST_VALUES = 8
@@ -48,6 +56,9 @@ START = (
     "what a trial takes before its steps (start, compile) is not predicted: the first "
     "trial measures it"
 )
+
+
+WARMUP = "a shorter one is proposed; --allow warmup"
 
 
 class Corner(NamedTuple):
@@ -116,7 +127,18 @@ def look_ahead(options: SearchOptions) -> DryRun:
                 check_installed(options, config)
             except CannotSearch as error:
                 notes.append(f"not on this machine yet: {error}")
+        refused = refused or _unwritable(options, plan)
         return _found(options, plan, refused, command, notes)
+
+
+def _unwritable(options: SearchOptions, plan: Plan) -> str:
+    """Return why the answer of a search could not be written, ``""`` if it could."""
+    try:
+        check_outputs(options)
+        check_files(options, plan)
+    except CannotSearch as error:
+        return str(error)
+    return ""
 
 
 def _replay(options: SearchOptions) -> DryRun:
@@ -133,8 +155,9 @@ def _replay(options: SearchOptions) -> DryRun:
         if offer.knob.key not in varied
     ]
     notes = [f"a replay of {counted(len(replay.speeds), 'record')} runs no trial"]
+    refused = _unwritable(options, plan)
     plan = plan._replace(offers=tuple(offers))
-    return _found(options, plan, "", (), [*notes, *replay.notes])
+    return _found(options, plan, refused, (), [*notes, *replay.notes])
 
 
 def _why_kept(plan: Plan, knob: Knob) -> str:
@@ -152,6 +175,10 @@ def _found(
     notes: Sequence[str],
 ) -> DryRun:
     """Return what a plan comes to, with what the estimate expects of it."""
+    trainer = plan.config.trainer
+    if (key := warmup_key(trainer)) and not {*warmup_names(trainer)} & {*options.allow}:
+        warmup = Knob(key, (), "warmup", frozen=True)
+        plan = plan._replace(offers=(*plan.offers, Offer(warmup, WARMUP)))
     corners = tuple(_corners(plan))
     speed = corners[0].expected.speed if command else None
     return DryRun(
@@ -174,9 +201,11 @@ def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
     ranks = ours.target.world_size or 1
     names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
     values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
-    cpu = [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
+    added = [recipe.trial, recipe.speed]
+    added += [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
+    added += [recipe.profile.keys] if recipe.profile else []
     try:
-        made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
+        made = ours.for_trial({}, added, values)
         tokens_of(ours.job({}))
     except CannotWrite as error:
         raise CannotSearch(f"a trial {error}") from None
@@ -246,16 +275,6 @@ def _unknown(config: Config) -> Iterator[str]:
         yield "what fits is unknown, as no GPU is named: add --gpu, e.g. --gpu h100"
 
 
-def _file_of(config: Config, key: str) -> str:
-    """Return the file of the job in which a key stands, or would."""
-    if not isinstance(config.files, Joined):
-        return config.path
-    for part in sorted(config.files.parts, key=lambda part: -len(part.section)):
-        if not part.section or key.startswith(f"{part.section}."):
-            return part.path
-    return config.path
-
-
 def as_json(found: DryRun) -> dict[str, Any]:
     """Return it as JSON."""
     return {
@@ -281,16 +300,19 @@ def as_json(found: DryRun) -> dict[str, Any]:
 
 
 def _knob(config: Config, offer: Offer) -> dict[str, Any]:
+    knob, traits = offer.knob, offer.traits
+    keys = keys_written(config, knob) or {knob.key} & config.job.words.keys
+    files: list[str] = []
+    with suppress(CannotSearch):
+        files = [*changing(config, keys, lambda path: path)]
     return {
-        "key": offer.knob.key,
-        "file": _file_of(config, offer.knob.key),
-        "role": offer.knob.role,
-        "values": list(offer.knob.values),
+        "key": keys.pop() if len(keys) == 1 else None,
+        "file": files[0] if len(files) == 1 else None,
+        "role": knob.role,
+        "values": list(knob.values),
         "frozen": bool(offer.why),
-        "why": (why_unknown(offer.knob.role, config) if not offer.knob.values else "")
-        or offer.why
-        or f"it changes {offer.traits.changes}",
-        "changes": "speed" if offer.traits.learns_alike else "numerics",
+        "why": offer.why or f"it changes {traits.changes}",
+        "changes": "speed" if traits.changes_speed_alone else "numerics",
     }
 
 
@@ -311,8 +333,6 @@ def text(found: DryRun) -> Iterator[str]:
         name = role if role == key else f"{role} ({key})"
         yield from _folded(f"{name}: {_values(offer.knob)}")
     kept = [f"{', '.join(group)}: {why}" for why, group in _kept(plan)]
-    if warmup := warmup_key(plan.config.trainer):
-        kept.append(f"{warmup}: a shorter one is proposed; --allow warmup")
     yield from ["kept:"] * bool(kept)
     for each in kept:
         yield from _folded(each)
@@ -329,7 +349,7 @@ def text(found: DryRun) -> Iterator[str]:
 
 
 def _folded(line: str, indent: str = "  ") -> Iterator[str]:
-    first, *rest = wrapped(line, WIDTH - len(indent) - 2)
+    first, *rest = wrapped(plain(line), WIDTH - len(indent) - 2)
     yield f"{indent}{first}"
     yield from (f"{indent}  {more}" for more in rest)
 
@@ -348,10 +368,8 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         if why.startswith("it changes"):
             why += f"; --allow {offer.traits.group or role}"
         elif not why and len(offer.knob.values) < 2:
-            why = why_single(plan.config, role)
+            why = why_single(role)
         if why:
-            if not offer.knob.values:
-                why = why_unknown(role, plan.config) or why
             key = offer.knob.key if offer.knob.key != role else ""
             details = ": ".join(filter(None, (key, _values(offer.knob))))
             name = f"{role} ({details})" if details else role

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.config.reader import Config
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.formats.values import same
 from fp8tune.job import DEGREES, Job, Unknown
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.search import CannotSearch
@@ -65,14 +67,16 @@ def offers(
     fp8tune's own trial runs them. Raises ``CannotSearch`` where ``allow`` has an
     unknown name, or a knob that no trial here runs.
     """
-    job = config.job
-    if is_freed(config.trainer, "precision", allow):
-        job = _in_fp8(job)
+    job, no_fp8 = config.job, _why_no_fp8(config, gpu, builtin=builtin)
+    if is_freed(config.trainer, "precision", allow) and not no_fp8:
+        job = in_fp8(job)
     every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
     roles = [role for role in every if _exists(job, role)]
-    offered = [_offer(config, job, role, allow, device, gpu, builtin) for role in roles]
-    frozen = (o for o in offered if o.why and o.why != OF_TRAINERS)
-    free = {offer.traits.group or offer.knob.role for offer in frozen}
+    offered = [
+        _offer(config, job, role, allow, device, no_fp8, builtin) for role in roles
+    ]
+    kept = [o for o in offered if o.why != OF_TRAINERS and device in o.traits.frozen_on]
+    free = {offer.traits.group or offer.knob.role for offer in kept}
     check_allowed(_names(config.trainer), allow, [*sorted(free), "warmup"])
     for offer in offered:
         role, key = offer.knob.role, offer.knob.key
@@ -87,18 +91,21 @@ def _offer(
     role: str,
     allow: Sequence[str],
     device: str,
-    gpu: str,
+    no_fp8: str,
     builtin: bool,
 ) -> Offer:
-    """Return a knob of a config; ``job`` is in FP8 if the search may be."""
+    """Return a knob of a config; ``job`` is in FP8 if the search may be.
+
+    ``no_fp8`` says why it may not be.
+    """
     traits, freed = traits_of(role), is_freed(config.trainer, role, allow)
     values, why = (), ""
     try:
-        values = _values(config, job, role, gpu, freed=freed)
+        values = _values(config, job, role, no_fp8, freed=freed)
     except Unknown as missing:
-        why = f"{missing} is not known"
-        if str(missing) == "world_size":
-            why = "the number of GPUs is not known: --world-size N"
+        gpus = "the number of GPUs is not known: --world-size N"
+        fact = gpus if str(missing) == "world_size" else f"{missing} is not known"
+        why = why_unknown(role, config) or fact
     needs = config.trainer.knobs[role].needs
     try:
         _condition(config, needs)
@@ -107,12 +114,12 @@ def _offer(
     if not why and builtin and not traits.spec:
         why = OF_TRAINERS
     elif not why and len(values) < 2 and not _is_usual(role):
-        why = why_single(config, role, gpu)
+        why = why_single(role, no_fp8)
     elif not why and not freed and device in traits.frozen_on:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
     if not why and freed and len(values) < 2:
-        why = why_single(config, role, gpu)
+        why = why_single(role, no_fp8)
     return Offer(knob, why, needs)
 
 
@@ -147,7 +154,7 @@ def _is_fp8(job: Job) -> bool:
     return bool(job.find("precision") == "fp8")
 
 
-def _in_fp8(job: Job) -> Job:
+def in_fp8(job: Job) -> Job:
     """Return the job in FP8, as it is where the trainer has no such value."""
     with suppress(Unknown):
         return job if _is_fp8(job) else job.with_values({"precision": "fp8"})
@@ -155,7 +162,7 @@ def _in_fp8(job: Job) -> Job:
 
 
 def _values(
-    config: Config, job: Job, role: str, gpu: str, *, freed: bool
+    config: Config, job: Job, role: str, no_fp8: str, *, freed: bool
 ) -> tuple[Any, ...]:
     """Return the values to try, the config's own among them; raises ``Unknown``.
 
@@ -177,7 +184,7 @@ def _values(
     value = _plain(job[config.trainer.knobs[role].key or role])
     if role == "precision":
         value = _plain(config.job["precision"])
-        may_be = freed and "fp8" in listed and not _why_no_fp8(config, gpu)
+        may_be = freed and "fp8" in listed and not no_fp8
         return tuple(dict.fromkeys([value, "bf16", *["fp8"] * may_be]))
     every = listed or ([False, True] if isinstance(value, bool) else [])
     if traits_of(role).of_fp8:
@@ -215,22 +222,19 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def why_single(config: Config, role: str, gpu: str = "") -> str:
+def why_single(role: str, no_fp8: str = "") -> str:
     """Return why a knob has no value but the config's own."""
     if role == "micro_batch":
         return "no other value keeps the tokens of a step"
     if role == "precision":
-        return _why_no_fp8(config, gpu) or "the trainer has no key that turns FP8 on"
+        return no_fp8 or "the trainer has no key that turns FP8 on"
     return "it has no other value here"
 
 
-def _why_no_fp8(config: Config, gpu: str) -> str:
-    """Return why a config cannot be tried in FP8; an unknown GPU may have it.
-
-    No trial combines FP8 with tensor parallelism, and most trainers do not either.
-    """
-    if config.job.find("tp") not in (None, 1):
-        return "no trial combines FP8 with tensor parallelism"
+def _why_no_fp8(config: Config, gpu: str, *, builtin: bool) -> str:
+    """Return why a config cannot be tried in FP8; an unknown GPU may have it."""
+    if builtin and (refusal := in_fp8(config.job).find("trial_refusal")):
+        return f"a trial cannot represent {refusal}"
     has_fp8 = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         has_fp8.append(find(resolve(gpu)).fp8_matmul if gpu else None)
@@ -243,10 +247,14 @@ def check_allowed(
     """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
     for name in allow:
         if name not in names:
-            similar = closest(name, names)
+            groups = {traits.group for traits in TRAITS.values()}
+            elsewhere = name in TRAITS or name in groups
+            similar = "" if elsewhere else closest(name, names)
+            what = "this trainer has " * elsewhere
+            what += "no knob of that group" if name in groups else "no such knob"
             hint = f"; it can free {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no such knob{hint}")
+            raise CannotSearch(f"--allow {name}: {what}{hint}")
 
 
 def warmup_key(trainer: Trainer) -> str:
@@ -353,6 +361,18 @@ def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
 def own_value(config: Config, knob: Knob) -> Any:
     """Return the config's value of a knob; that of FP8 knobs is their first."""
     return knob.values[0] if knob.traits.of_fp8 else config.own(knob.key)
+
+
+def keys_written(config: Config, knob: Knob) -> set[str]:
+    """Return the config keys that other values of a knob change."""
+    found: set[str] = set()
+    job = config.job
+    own = job.find(knob.role or knob.key)
+    for value in (value for value in knob.values if value != own):
+        with suppress(Unknown):
+            keys = job.keys_for({knob.key: value})
+            found |= {key for key in keys if not same(job.find(key), keys[key])}
+    return found
 
 
 def _condition(config: Config, needs: str) -> Expression | None:

@@ -25,7 +25,7 @@ from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import MEASURED, Choice
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import TRAITS, Space
-from fp8tune.words import counted
+from fp8tune.words import clean, counted
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -46,10 +46,24 @@ def check_config(config: Config, free: Container[str]) -> None:
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
-        behind = f" -- {shlex.join(config.written)}" if config.written else ""
-        asked = f"--script {config.script.path}" if config.script else config.path
-        hint = f"fix that{others} first, see: fp8tune lint {asked}{behind}"
+        hint = f"fix that{others} first, see: {command_on(config, 'lint')}"
         raise CannotSearch(f"{found[0]}; {hint}")
+
+
+def command_on(config: Config, name: str) -> str:
+    """Return the command ``lint`` or ``estimate`` with all files of a job."""
+    files = dict.fromkeys((config.path, *(part.path for part in config.parts)))
+    words = " --with ".join(map(quoted, files))
+    if config.script:
+        script = quoted(config.script.path)
+        words = f"--script {script}" if name == "lint" else script
+    behind = "".join(f" {quoted(word)}" for word in config.written)
+    return f"fp8tune {name} {words}{' --' * bool(behind)}{behind}"
+
+
+def quoted(text: str) -> str:
+    """Return a word of a command line, harmless and quoted for a shell."""
+    return shlex.quote(clean(text))
 
 
 def refusals(config: Config, free: Container[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from fp8tune.config.settings import BadSettings
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.linting import command_on
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.plan import read_config, with_gpus
 from fp8tune.search.recorded import MAX_BYTES
@@ -75,7 +76,7 @@ def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:
     loaded = config.having(overrides=(*config.overrides, *overrides)).loaded
     wrong = next((f.argument.text for f in loaded.faults if f.argument), "")
     if wrong:
-        command = f"fp8tune lint {shlex.quote(path)} -- {words}"
+        command = command_on(config.having(written=overrides), "lint")
         raise CannotSearch(f"{wrong} does not do what it says: see {command}")
     try:
         _, after = write_job(config, [*_overridden(config, loaded)])

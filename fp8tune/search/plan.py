@@ -15,6 +15,7 @@ from fp8tune.config.settings import settings_for
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
+from fp8tune.formats.document import InvalidText
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
@@ -188,6 +189,10 @@ def _config_of(
         )
     except (CannotLaunch, CannotRead) as error:
         raise CannotSearch(str(error)) from None
+    except InvalidText as error:
+        line, column = error.position
+        place = f"{launch.config}:{line}:{column}"
+        raise CannotSearch(f"{place}: {error}") from None
     return config.having(script=LaunchScript(path, data, launch.program))
 
 
@@ -247,6 +252,21 @@ def plan_for_trials(
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
     return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
+
+
+def without_idle(plan: Plan) -> Plan:
+    """Return the plan with knobs kept that have the config's value in every setting."""
+    points = plan.space.points(plan.baseline)
+    pairs = zip(plan.space.knobs, zip(*points, strict=True), strict=False)
+    idle = {knob.key for knob, column in pairs if len(set(column)) < 2}
+    why = "no setting can have another value"
+    offers = (
+        offer._replace(why=why, knob=offer.knob._replace(frozen=True))
+        if offer.knob.key in idle and not offer.why and len(offer.knob.values) > 1
+        else offer
+        for offer in plan.offers
+    )
+    return plan._replace(offers=tuple(offers))
 
 
 def _why_not_varied(config: Config, role: str) -> str:

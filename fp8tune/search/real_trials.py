@@ -55,6 +55,7 @@ from fp8tune.search.plan import (
     plan_for_trials,
     ranks_of_trial,
     why_synthetic_data,
+    without_idle,
 )
 from fp8tune.search.writable import without_unwritable
 from fp8tune.trainers.packages import assuming, wanted
@@ -250,7 +251,7 @@ def plan_search(options: SearchOptions, config: Config, gpu: str = "") -> Plan:
     """
     builtin = options.runner == "builtin"
     plan = plan_for_trials(config, options.allow, options.device, gpu, builtin=builtin)
-    return without_refused(without_unwritable(plan))
+    return without_idle(without_refused(without_unwritable(plan)))
 
 
 def recipe_of_trials(options: SearchOptions, config: Config) -> Recipe:

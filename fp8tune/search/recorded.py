@@ -14,6 +14,7 @@ from fp8tune.job import Unknown
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import (
     check_allowed,
+    in_fp8,
     is_freed,
     offers,
     warmup_key,
@@ -30,7 +31,7 @@ from fp8tune.search.plan import (
 from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
-from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, shown, traits_of
 from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
@@ -75,6 +76,7 @@ def plan_replay(
     Raises ``CannotSearch`` and ``BadRecord``.
     """
     records, notes, digest = _read_records(path)
+    records = [_with_names_of_job(config, record) for record in records]
     speeds = [record for record in records if not record.loss_run]
     learned = [record for record in records if record.loss_run]
     check_records(objective, speeds)
@@ -150,7 +152,7 @@ def plan_for_records(
     """
     if not records:
         raise CannotSearch("the records have no trial")
-    records = list(records)
+    records, impossible = _left(*_with_possible_values(config, records))
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     groups = filter(None, (traits.group for traits in TRAITS.values()))
     names = (*keys, *warmup_names(config.trainer), *FIELDS, *TRAITS, *groups)
@@ -180,18 +182,49 @@ def plan_for_records(
     baseline = tuple(start for _, start, _ in made)
     whole, other_values = _left(*_same_values(space, baseline, whole))
     points = map(space.point, (record.knobs for record in whole))
-    names_of_trainer = dict(config.trainer.schema.dotted_keys())
     unknown = f"; {config.trainer.schema.title} has no such key"
     notes = [
-        f"{note}{unknown * (knob.key not in names_of_trainer)}"
+        f"{note}{unknown * (not config.job.can_set(knob.key))}"
         for knob, _, note in made
         if note
     ]
-    every_note = (*other_steps, *other_fields, *other_values, *notes)
+    every_note = (*impossible, *other_steps, *other_fields, *other_values, *notes)
     offered = offers(config, (), "cuda", builtin=False)
     kept = (o for o in offered if not is_freed(config.trainer, o.knob.role, allow))
     plan = Plan(config, Space(space.knobs, points), baseline, every_note, tuple(kept))
     return plan, whole
+
+
+def _with_names_of_job(config: Config, record: Record) -> Record:
+    """Return a record with the job's names of keys that it names as their file does."""
+    keys, sections = config.job.words.keys, config.trainer.about.parts
+
+    def name(key: str) -> str:
+        names = (f"{section}.{key}" for section in sections if key not in keys)
+        return next((each for each in names if each in keys), key)
+
+    return record._replace(knobs={name(k): v for k, v in record.knobs.items()})
+
+
+def _with_possible_values(
+    config: Config, records: Sequence[Record]
+) -> tuple[Sequence[Record], list[str]]:
+    """Return the records whose values some keys can give to the job, and notes."""
+    jobs = {True: in_fp8(config.job), False: config.job}
+
+    def why(knobs: Mapping[str, Any]) -> str:
+        for key, value in knobs.items():
+            try:
+                jobs[traits_of(key).of_fp8].keys_for({key: value})
+            except Unknown as missing:
+                if str(missing) == key:
+                    listed = ", ".join(map(shown, config.trainer.values_of(key)))
+                    return f"`{key}` cannot be {shown(value)}: it may be {listed}"
+        return ""
+
+    wrong = [why(record.knobs) for record in records]
+    kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
+    return kept, left_out(wrong)
 
 
 def _left(
@@ -254,9 +287,12 @@ def is_kept(known: Trainer, key: str, role: str) -> bool:
 
     For roles with traits these say it. Other keys are kept if they may change what is
     learned: all keys of the trainer's tables may, but for those that it calls harmless.
+    So are keys that the trainer does not have.
     """
     if role in TRAITS and role != "grad_accum":
         return role in KEPT
+    if key not in known.vocabulary.keys:
+        return True
     section, about = key.partition(".")[0], known.about
     harmless = section in about.harmless or section not in about.tables
     names = {role, key.rpartition(".")[2]}

@@ -87,13 +87,8 @@ from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.writable import check_varied
 from fp8tune.search.write.output import display
-from fp8tune.search.write.tuned_config import (
-    Written,
-    check_files,
-    check_outputs,
-    export_trials,
-    write_tuned,
-)
+from fp8tune.search.write.places import check_files, check_outputs
+from fp8tune.search.write.tuned_config import Written, export_trials, write_tuned
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.trial import retries_all, timed

@@ -29,9 +29,8 @@ from fp8tune.atomic import no_link
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import PACKAGES, open_database, reason, without_password
 from fp8tune.search.retrying import RetryingStorage
-from fp8tune.studies import make_folder
+from fp8tune.studies import LOCK, make_folder
 
-LOCK = "lock"
 MAX_BYTES = 1 << 28
 """Largest journal that is read."""
 KEPT = "earlier trials are kept: the same command continues with them"

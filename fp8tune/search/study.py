@@ -41,7 +41,6 @@ from fp8tune.search.objective import SPEED, UNITS
 from fp8tune.search.storage import (
     BEAT_S,
     ELSEWHERE,
-    LOCK,
     BadStudy,
     alone_in,
     check_file,
@@ -49,7 +48,7 @@ from fp8tune.search.storage import (
     one_at_a_time,
     open_storage,
 )
-from fp8tune.studies import JOURNAL, make_folder
+from fp8tune.studies import JOURNAL, LOCK, make_folder
 from fp8tune.trials.order import PlannedTrial
 from fp8tune.trials.record import BadRecord, LossRun, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
@@ -69,8 +68,6 @@ them, and the attribute that holds the others: each one costs a database a commi
 ENDED, TAKEN_UP, ENVIRONMENT = "ended", "process", "environment"
 """User attributes of a study: how its last search ended, how often it was taken up, and
 what all processes that joined it have in common."""
-EXPORT = "trials.jsonl"
-"""The export that a search leaves in its study's folder."""
 FILES = (LOCK, JOURNAL)
 """Files in a study's folder that a search writes into."""
 VALUE = {"tokens-per-joule": "tokens_per_joule"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -40,7 +41,9 @@ def without_unwritable(plan: Plan) -> Plan:
 
     at = [places[key] for key in why if key in places]
     base = plan.baseline
-    only = [p for p in space.only if all(p[place] == base[place] for place in at)]
+    sizes = (range(len(knob.values)) for knob in space.knobs)
+    points = space.only or itertools.product(*sizes)
+    only = [p for p in points if all(p[place] == base[place] for place in at)]
     space = Space(map(kept, space.knobs), only or space.only)
     reasons = {
         knob.role or knob.key: why[knob.key] for knob in varied if knob.key in why
@@ -67,7 +70,7 @@ def _why_unwritable(config: Config, knob: Knob, own: Any) -> str:
     if value is None:
         return ""
     try:
-        keys = config.job.keys_for({knob.key: value})
+        keys = config.job.keys_for({**_in_fp8(config, knob), knob.key: value})
         if name := next(filter(None, (_not_a_table(config, key) for key in keys)), ""):
             return f"`{name}` is one value: write it as a table to have it varied"
         read = _read(config, keys, knob)
@@ -83,6 +86,12 @@ def _why_unwritable(config: Config, knob: Knob, own: Any) -> str:
                 return f"`{key}` sets it too; take that key out to have it varied"
     pairs = ", ".join(f"`{key}` = {shown(v)}" for key, v in keys.items())
     return f"it stays {shown(read)} even with {pairs}"
+
+
+def _in_fp8(config: Config, knob: Knob) -> dict[str, Any]:
+    """Return what puts a config in bf16 into FP8, for a knob that needs it."""
+    off = knob.traits.of_fp8 and config.job.find("precision") != "fp8"
+    return {"precision": "fp8"} if off else {}
 
 
 def _read(config: Config, keys: Mapping[str, Any], knob: Knob) -> Any:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.trainers.schema import Key
-
 TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
 FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
 WHOLE = re.compile(r"\s*[+-]?[0-9]+(_[0-9]+)*(\.0+)?\s*", re.ASCII)
@@ -21,18 +19,6 @@ DIGITS = 4300
 
 NOTHING = object()
 """What a value is that has no value of the wanted type."""
-
-
-def within(spec: Key, value: Any) -> bool:
-    """Whether a number is inside its bounds; nan never is."""
-    if spec.within:
-        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
-        above = value >= low if spec.within[0] == "[" else value > low
-        below = value <= high if spec.within[-1] == "]" else value < high
-        return bool(above and below)
-    if spec.above is not None:
-        return bool(value > spec.above)
-    return spec.min is None or bool(value >= spec.min)
 
 
 def _whole(raw: Any) -> Any:

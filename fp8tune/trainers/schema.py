@@ -74,6 +74,18 @@ class Key(NamedTuple):
             return f"above {self.above}"
         return "" if self.min is None else f"at least {self.min}"
 
+    def contains(self, value: Any) -> bool:
+        """Whether a number is inside the bounds; nan never is."""
+        if self.within:
+            low, high = (float(edge) for edge in self.within[1:-1].split(","))
+            above = value >= low if self.within[0] == "[" else value > low
+            return bool(
+                above and (value <= high if self.within[-1] == "]" else value < high)
+            )
+        if self.above is not None:
+            return bool(value > self.above)
+        return self.min is None or bool(value >= self.min)
+
     @property
     def kind(self) -> str:
         """What its value is, in words: ``a whole number``."""

@@ -24,23 +24,30 @@ class Traits(NamedTuple):
 
     A role that is not in ``TRAITS`` has the defaults, which assume nothing. ``label``
     names the knob in the report, else its key does. ``learns_alike``: its values do not
-    change what a run learns, but for rounding. ``always_accepted``: the trainer accepts
-    its values in every combination, so that a recorded one needs no lint.
-    ``frozen_on``: the devices on which a search keeps the config's value, unless
-    ``--allow`` frees it, by its role, its key or its ``group``. ``of_fp8``: it means
-    nothing where the linears run in bf16; there it has its first value, the config's
-    own. ``spec`` is the field of ``Spec`` by which fp8tune's own trial runs its values;
-    without it only the trainer does. ``changes`` says what else changes with it.
+    change what a run learns, but for rounding, which ``rounds`` says.
+    ``always_accepted``: the trainer accepts its values in every combination, so that a
+    recorded one needs no lint. ``frozen_on``: the devices on which a search keeps the
+    config's value, unless ``--allow`` frees it, by its role, its key or its ``group``.
+    ``of_fp8``: it means nothing where the linears run in bf16; there it has its first
+    value, the config's own. ``spec`` is the field of ``Spec`` by which fp8tune's own
+    trial runs its values; without it only the trainer does. ``changes`` says what else
+    changes with it.
     """
 
     label: str = ""
     learns_alike: bool = False
+    rounds: bool = False
     always_accepted: bool = False
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
     group: str = ""
     of_fp8: bool = False
     spec: str = ""
     changes: str = ""
+
+    @property
+    def changes_speed_alone(self) -> bool:
+        """Whether its values change no number that a run computes."""
+        return self.learns_alike and not self.rounds
 
     @property
     def by_default(self) -> bool:
@@ -53,7 +60,7 @@ def _of_fp8(label: str, changes: str, spec: str = "") -> Traits:
 
 
 def _kernel(label: str, changes: str, spec: str = "") -> Traits:
-    traits = Traits(label, learns_alike=True, spec=spec)
+    traits = Traits(label, learns_alike=True, rounds=True, spec=spec)
     return traits._replace(group="kernels", changes=changes)
 
 
@@ -81,6 +88,7 @@ TRAITS: Mapping[str, Traits] = {
     ),
     "compile": Traits(
         learns_alike=True,
+        rounds=True,
         always_accepted=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
         spec="compile",

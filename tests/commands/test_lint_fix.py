@@ -11,26 +11,11 @@ from tests.each import each
 SAFE = "[model]\nnum_experts = -1  # none\n[train]\nbatchsize = 8\n"
 SAFELY = "[model]\nnum_experts = 0  # none\n[train]\nbatch_size = 8\n"
 UNSAFE = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4 # NVLink\n'
-UNSAFELY = UNSAFE.replace("4", "1")
-FIXABLE = "can fix 1 finding with --unsafe-fixes, which change the run"
 
 
 def summary(text):
     """The lines of a summary, but for those on what lacks a GPU or a world size."""
     return [line for line in text.splitlines() if "not checked" not in line]
-
-
-def test_unsafe_ones_are_left_unless_asked(fp8tune, project):
-    folder = project({"a.toml": UNSAFE})
-    said = fp8tune("lint", "a.toml", "--fix")
-    assert (said.code, said.out.splitlines()[-1]) == (1, FIXABLE)
-    assert (folder / "a.toml").read_text() == UNSAFE
-    said = fp8tune("lint", "a.toml", "--unsafe-fixes")
-    assert (said.code, said.out.splitlines()[-1]) == (
-        0,
-        "fixed 1 finding in 1 file: fp8-with-tensor-parallel",
-    )
-    assert (folder / "a.toml").read_text() == UNSAFELY
 
 
 def test_a_file_without_fixes_is_not_touched(fp8tune, project):

@@ -28,9 +28,3 @@ def test_rules_as_json(fp8tune, builtin):
         "summary": "FP8 on a GPU without FP8 matrix units",
         "references": next(r.references for r in builtin if r.code == "FP8201"),
     }
-
-
-def test_rules_test_of_a_pack_that_overrides_a_built_in_rule(fp8tune, repository):
-    said = fp8tune("rules", "test", str(repository / "rules"))
-    assert said.code == 0
-    assert said.out.endswith(": all as expected\n")

@@ -5,14 +5,6 @@ import pytest
 from tests.each import each
 from tests.estimate.configs import H200, JSON, ONE_GPU, SEVEN_B, row
 
-
-def test_the_grid_keeps_the_sequences_of_a_step(estimate):
-    cells = estimate("--output-format", "json").json["grid"]
-    assert {cell["micro_batch"] * cell["grad_accum"] for cell in cells} == {16}
-    assert {cell["precision"] for cell in cells} == {"fp8", "bf16"}
-    assert {cell["ac"] for cell in cells} == {"none", "full", "selective"}
-
-
 MOT = """[model]
 dim = 256
 n_layers = 4
@@ -41,30 +33,6 @@ def test_no_ac_is_offered_that_wraps_nothing(fp8tune, project, ac, rows):
     project({"a.toml": MOT.format(ac)})
     cells = fp8tune("estimate", "a.toml", *H200, *JSON).json["grid"]
     assert list(dict.fromkeys(cell["ac"] for cell in cells)) == rows
-
-
-def test_one_gpu_is_one(fp8tune, project):
-    project({"a.toml": f"{SEVEN_B}[distributed]\ndp_shard = 1\n"})
-    text = fp8tune("estimate", "a.toml", "--gpu", "h200").out
-    assert "GPUs: 1 x h200, by the parallel degrees" in text
-
-
-def test_memory_grows_with_the_micro_batch(estimate):
-    cells = estimate("--output-format", "json").json["grid"]
-    for mode in ("none", "full", "selective"):
-        peaks = [
-            cell["peak_gib"]
-            for cell in cells
-            if (cell["ac"], cell["precision"]) == (mode, "bf16")
-        ]
-        assert peaks == sorted(peaks)
-
-
-def test_the_start_fits(estimate):
-    said = estimate("--output-format", "json").json
-    assert said["start"]["fit"] == "fits"
-    fast = [c["tokens_per_second"] for c in said["grid"] if c["fit"] == "fits"]
-    assert said["start"]["tokens_per_second"] <= max(fast)
 
 
 REFUSED = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'")
@@ -150,22 +118,6 @@ def test_other_changes_that_free_memory_are_named(fp8tune, project, text, change
     assert said["memory"]["peak_gib"] - there == pytest.approx(freed["freed_gib"])
 
 
-def test_savings_are_largest_first(estimate):
-    freed = [
-        s["freed_gib"] for s in estimate("--output-format", "json").json["savings"]
-    ]
-    assert freed == sorted(freed, reverse=True)
-    assert freed[0] == pytest.approx(29.9, abs=0.1)  # fp32 gradients: 4 bytes x 8.03e9
-
-
-def test_no_fp8_is_offered_where_the_trainer_refuses_it(fp8tune, project):
-    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
-    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
-    assert said["fp8_pays"] == "no"
-    runs = {cell["precision"] for cell in said["grid"] if not cell["refused"]}
-    assert runs == {"bf16"}
-
-
 def test_the_grid_has_the_configs_own_column(estimate):
     """Less accumulation needs less: the last column may fit where earlier do not."""
     text = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU).out
@@ -175,13 +127,6 @@ def test_the_grid_has_the_configs_own_column(estimate):
     moe = "configs/moe_9b_8xh200_bf16.toml"
     text = estimate("--gpu", "l40s", "--world-size", "8", config=moe).out
     assert row(text, "bf16 full") == ["53x", "60x", "50x?"]
-
-
-def test_of_columns_that_cannot_fit_one_is_shown(estimate):
-    text = estimate("--gpu", "h200", "--world-size", "24", config=ONE_GPU).out
-    shown = row(text, "bf16 none")
-    assert [cell[-1] for cell in shown].count("x") <= 1
-    assert len(row(text, "micro-batch")) == len(shown)
 
 
 def test_what_would_fit_is_said_where_nothing_does(estimate):

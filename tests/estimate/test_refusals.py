@@ -107,18 +107,6 @@ def test_fp8_is_not_offered_where_it_cannot_run(fp8tune, project, text, argument
     assert re.search(r"bf16 \(.*?\), micro-batch", " ".join(text.split()))
 
 
-def test_odd_tokens_are_only_some_cells_of_fp8(fp8tune, project):
-    odd = FP8.replace("\nseq_len = 4096", "\nseq_len = 1000")
-    said = run_of(fp8tune, project, odd, *H100, *JSON).json
-    cells = {
-        c["micro_batch"]: c["refused"] for c in said["grid"] if c["precision"] == "fp8"
-    }
-    assert cells[1] == ["fp8-tokens-not-16"]
-    assert cells[2] == []
-    text = run_of(fp8tune, project, odd, *H100).out
-    assert "no: cannot run" in " ".join(text.split())
-
-
 PIPELINE = f"{SEVEN_B}[distributed]\npp = 4\n"
 
 

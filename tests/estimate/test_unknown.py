@@ -8,16 +8,6 @@ from tests.each import each
 from tests.estimate.configs import H200, JSON, SEVEN_B, row
 
 
-def test_what_is_unknown_is_said(fp8tune, project):
-    project({"a.toml": '[train]\nmixed_precision = "fp8"\n'})
-    outcome = fp8tune("estimate", "a.toml")
-    assert "fit: unknown: add --gpu h100" in outcome.out
-    assert "speed: unknown: add --gpu h100" in outcome.out
-    said = fp8tune("estimate", "a.toml", "--output-format", "json").json
-    assert said["fit"] == "unknown"
-    assert said["speed"]["tokens_per_second"] is None
-
-
 def test_all_keys_that_are_missing_are_named_at_once(fp8tune, project):
     sizes = (
         "num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
@@ -168,16 +158,6 @@ def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
     assert outcome.code == 0
     assert "GiB per GPU of the first stage (" in words
     assert "no estimate covers the last pipeline stage" in words
-
-
-def test_a_gpu_of_several_kinds_is_asked_for(fp8tune, project):
-    project({"a.toml": SEVEN_B})
-    outcome = fp8tune("estimate", "a.toml", "--gpu", "gh200", "--world-size", "16")
-    words = " ".join(outcome.out.split())
-    assert "fit: unknown: add --gpu gh200-96gb or gh200-144gb" in words
-    known = ("--gpu", "gh200", "--world-size", "16", *JSON)
-    said = fp8tune("estimate", "a.toml", *known).json
-    assert said["gpus"] == {"fits": ["gh200-96gb"]}
 
 
 def test_a_gpu_of_unknown_memory_has_at_most_what_is_sold(fp8tune, project):

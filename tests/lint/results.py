@@ -19,7 +19,3 @@ def printed(result, output_format="full", *, quiet=False):
     out, err = io.StringIO(), io.StringIO()
     show(result, Style(output_format, quiet=quiet), out, err)
     return out.getvalue(), err.getvalue()
-
-
-def labels(finding):
-    return [(label.key, *label.region, label.text) for label in finding.labels]

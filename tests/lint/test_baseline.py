@@ -29,13 +29,6 @@ def lines(folder) -> list[str]:
     return (folder / "base").read_text().splitlines()
 
 
-def test_it_holds_back_what_it_names(written, fp8tune):
-    assert lines(written) == [FIRST, TP, WARMUP]
-    outcome = fp8tune("lint", ".", "--baseline", "base", "--fail-on", "note")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "no findings in 2 files" in outcome.out
-
-
 def test_a_stale_entry_fails(written, fp8tune):
     (written / "a.toml").write_text(ERROR.replace("4", "1"))
     outcome = fp8tune("lint", ".", "--baseline", "base")

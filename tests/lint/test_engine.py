@@ -8,40 +8,7 @@ from fp8tune.job import Job, Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tests.lint.results import labels
 from tests.sample import TP
-
-
-def test_a_finding_whole(lint):
-    (found,) = lint(TP).diagnostics
-    assert found._replace(labels=(), fix=None) == (
-        "a.toml",
-        "fp8-with-tensor-parallel",
-        "FP8101",
-        "rejected",
-        "error",
-        "FP8 does not work with tensor parallelism in this trainer "
-        "(`distributed.tp = 4`)",
-        "set `distributed.tp = 1` and shard with FSDP only, or train in bf16",
-        "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/kempnerforge/"
-        "config/job.py",
-        (),
-        "",
-        None,
-        (),
-    )
-    assert labels(found) == [
-        ("distributed.tp", 4, 6, 4, 7, "splits every linear over 4 GPUs"),
-        (
-            "train.mixed_precision",
-            2,
-            19,
-            2,
-            24,
-            "converts every linear to Float8Linear",
-        ),
-    ]
-    assert (found.key, found.region) == ("distributed.tp", (4, 6, 4, 7))
 
 
 def test_findings_stand_in_the_order_of_the_file(lint):

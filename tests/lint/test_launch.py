@@ -231,3 +231,34 @@ def test_notes_of_a_command(launch, project, command, overrides, note):
     found = launch(command)
     place = f"x.sh:{found.line}"
     assert (found.overrides, found.notes) == (overrides, (f"{place}: {note}",))
+
+
+BROKEN = "mixed_precision: [bf16\nnum_processes: 8\n"
+
+
+@each(
+    ("files", "lint", "search"),
+    [
+        (
+            {"l.yaml": LAUNCH, "t.yaml": "max_length: [1\n"},
+            (2, "fp8tune: l.yaml: --with t.yaml: line 2: expected ',' or ']', but "),
+            "fp8tune: x.sh: --with t.yaml: line 2: expected ',' or ']', but got ",
+        ),
+        (
+            {"l.yaml": BROKEN, "t.yaml": SFT},
+            (1, "l.yaml:2:14: error[invalid-yaml] not valid YAML: expected ',' or "),
+            "fp8tune: l.yaml:2:14: expected ',' or ']', but got ':'",
+        ),
+    ],
+)
+def test_a_file_of_the_run_that_is_broken_is_named(
+    project, fp8tune, files, lint, search
+):
+    command = f"{ACCELERATE} train.py --data d.yaml --config t.yaml\n"
+    project(files | {"x.sh": command, "d.yaml": "{% if tools %}\nx: [1\n"})
+    ended = fp8tune("lint", "--script", "x.sh", "--output-format", "concise", "--quiet")
+    assert ended.code == lint[0]
+    assert (ended.err or ended.out).startswith(lint[1])
+    ended = fp8tune("search", "x.sh", "--dry-run")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(search)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from tests.each import each
@@ -45,11 +44,6 @@ def test_invalid_toml(rules, data, region, message, line):
     assert (found.rule, found.key, found.region) == ("invalid-toml", "", region)
     assert found.message == message
     assert report.lines == {region[0]: line}
-
-
-def test_too_large(rules):
-    with pytest.raises(Unreadable, match="MiB is not a train config"):
-        check("a.toml", b"#" * (2 << 20), rules, Target())
 
 
 @each(

@@ -47,16 +47,6 @@ def test_bad_options(project, options, said):
     assert str(error.value) == said
 
 
-def test_bad_settings(configured):
-    root = configured("gpuu = 'h100'")
-    with pytest.raises(Problem) as error:
-        run(("a.toml",), Options())
-    assert str(error.value) == (
-        f"{root}/pyproject.toml: [tool.fp8tune] has no setting `gpuu`; "
-        "did you mean `gpu`?"
-    )
-
-
 @pytest.mark.parametrize(
     ("setting", "option", "path", "skipped"),
     [
@@ -137,13 +127,6 @@ def test_many_files_are_shared_out_and_come_back_in_order(project):
         if path != "0030.toml"
     ]
     assert result.reports[30].skipped == "a Python project file"
-
-
-@pytest.mark.usefixtures("cores")
-def test_a_problem_among_many_files_is_said(project):
-    project({f"{number:04}.toml": TP for number in range(MANY)})
-    with pytest.raises(Problem, match="no rule, code or category 'nosuch'"):
-        run((".",), Options(select=("nosuch",)))
 
 
 @pytest.mark.usefixtures("cores")

@@ -58,14 +58,6 @@ def test_a_file_is_replaced_with_its_permissions(root, fp8tune):
     assert path.read_text().startswith("error[")
 
 
-def test_a_link_stays_a_link(root, fp8tune):
-    (root / "real").mkdir()
-    (root / "out.txt").symlink_to("real/out.txt")
-    fp8tune(*COMMAND, "--output-file", "out.txt")
-    assert (root / "out.txt").is_symlink()
-    assert (root / "real/out.txt").read_text().startswith("error[")
-
-
 def test_a_device_is_written_to(root, fp8tune):
     assert fp8tune(*COMMAND, "--output-file", os.devnull) == (1, "", SUMMARY)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)

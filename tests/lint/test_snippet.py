@@ -88,15 +88,6 @@ def test_a_fix_stands_between_help_and_why(fix, shown):
     ]
 
 
-def test_colour_changes_nothing_but_colour():
-    import re
-
-    found = finding((1, 5, 1, 6, "x"), (3, 1, 3, 2, "y"))
-    lines = {1: "a = 1", 3: "b"}
-    shown = Painter(colour=True).finding(found, lines)
-    assert re.sub(r"\x1b\[[\d;]+m", "", shown) == rendered(found, lines)
-
-
 @each(
     ("line", "start", "end", "shown"),
     [

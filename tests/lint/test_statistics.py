@@ -2,8 +2,6 @@
 
 import pytest
 
-from fp8tune.lint.statistics import Row, Total, total, totals
-
 TP = '[train]\nmixed_precision = "fp8"\ncompile_model = false\n[distributed]\ntp = 4\n'
 TWICE = "# fp8tune: ignore all\n# fp8tune: ignore this\n"
 TABLE = """\
@@ -22,24 +20,6 @@ SELECT = "bad-ignore,fp8-with-tensor-parallel,fp8-without-compile"
 def files(project):
     settings = "[tool.fp8tune.severity]\nfp8-without-compile = 'note'\n"
     project({"a.toml": TWICE + TP, "sub/b.toml": TP, "sub/pyproject.toml": settings})
-
-
-@pytest.fixture
-def result(files):
-    from fp8tune.config.settings import Options
-    from fp8tune.lint.run import run
-
-    return run((".",), Options(select=tuple(SELECT.split(","))))
-
-
-def test_rows(result):
-    assert totals(result) == [
-        Row("bad-ignore", "FP8701", "hygiene", "warning", 2, 1),
-        Row("fp8-with-tensor-parallel", "FP8101", "rejected", "error", 2, 2),
-        Row("fp8-without-compile", "FP8401", "slow", "note", 1, 1),
-        Row("fp8-without-compile", "FP8401", "slow", "warning", 1, 1),
-    ]
-    assert total(result) == Total(6, 2)
 
 
 @pytest.mark.parametrize(

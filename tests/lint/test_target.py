@@ -28,30 +28,6 @@ def test_precedence_of_the_gpu(configured, option, header, setting, origin):
     ]
 
 
-@pytest.mark.parametrize(
-    ("option", "header", "setting", "origin"),
-    [
-        (6, 8, 8, "--world-size"),
-        (6, 0, 0, "--world-size"),
-        (0, 6, 8, "the comment on line 1"),
-        (0, 6, 0, "the comment on line 1"),
-        (0, 0, 6, "pyproject.toml"),
-    ],
-)
-def test_precedence_of_the_world_size(configured, option, header, setting, origin):
-    comment = f"# fp8tune: world-size={header}\n" if header else "#\n"
-    configured(
-        f"world-size = {setting}" if setting else "",
-        comment + "[train]\n[distributed]\ndp_replicate = 4\n",
-    )
-    (found,) = run(("a.toml",), Options(world_size=option)).diagnostics
-    assert found.rule == "world-size-not-divisible"
-    assert found.message == (
-        "6 GPUs are not a multiple of dp_replicate x tp x pp x cp x ep = 4 "
-        f"(world size from {origin})"
-    )
-
-
 def test_a_figure_that_the_gpu_table_lacks_is_not_asked_of_the_user(lint):
     text = '[train]\nactivation_checkpointing = "selective"\n'
     assert lint(text, world_size=8).unjudged["out-of-memory"] == "gpu"

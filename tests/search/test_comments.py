@@ -91,6 +91,22 @@ def test_each_key_of_a_knob_says_its_own_values():
     ]
 
 
+def test_a_recipe_whose_losses_were_not_compared_says_so():
+    config = read_config("a.sh", MEGATRON.encode(), Target("", 8))
+    own = {"micro_batch_size": 1, "te_recipe": "delayed"}
+    records = [
+        from_data({"knobs": knobs, "outcome": "ok", "tokens_per_second": speed})
+        for knobs, speed in ((own, 10.0), (own | {"te_recipe": "current"}, 12.0))
+    ]
+    plan, whole = plan_for_records(config, records, ("fp8",))
+    tried = trials(*(("search", record) for record in whole), *confirmed(*whole * 2))
+    found = decide(History(plan.space, plan.baseline, tried), 60.0)
+    assert summary(plan, found, "study a-1", ())[0] == (
+        "inconclusive (2 pairs of runs): 10 -> 12 tokens/s; the losses of te_recipe = "
+        "current were not compared with bf16's"
+    )
+
+
 def test_one_pair_of_runs_is_inconclusive_and_shows_no_interval():
     plan, found = search(ran(GIVEN, 10000), ran(BEST, 12000), repeats=0)
     assert summary(plan, found, "study a-1", ())[0] == (

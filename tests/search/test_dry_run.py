@@ -1,15 +1,19 @@
 """What a search would do, said without running anything."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from fp8tune.runners.trainer import inside
 from tests.each import each
 from tests.search.test_knobs import FORGE, TITAN
+from tests.search.test_written_formats import AXOLOTL
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
 SFT = """\
@@ -50,6 +54,15 @@ def test_what_is_varied_and_kept_is_said(titan, fp8tune):
     assert max(map(len, lines)) <= 80
 
 
+def test_nothing_of_a_config_acts_on_a_terminal(tmp_path, monkeypatch, fp8tune):
+    monkeypatch.chdir(tmp_path)
+    text = f'{AXOLOTL}optimizer: "evil\\e[2J\\u202e\\n"\n'
+    (tmp_path / "a.yaml").write_text(text)
+    shown = fp8tune("search", "a.yaml", "--dry-run").out.replace("\n", "")
+    assert r"(optimizer: evil\u001b[2J\u202e\u000a, " in shown
+    assert shown.isprintable()
+
+
 def test_it_is_json_too(titan, fp8tune):
     ran = fp8tune("search", titan, "--dry-run", *TARGET, "--output-format", "json")
     said = json.loads(ran.out)
@@ -71,6 +84,66 @@ def test_it_is_json_too(titan, fp8tune):
     config, least, most = said["corners"]
     assert least["memory"]["gib"] < config["memory"]["gib"]
     assert most["knobs"] == {"ac": "none"}
+
+
+def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8tune):
+    training = f"{SFT}gradient_checkpointing: true\n"
+    project({"c/launch.yaml": LAUNCH, "c/sft.yaml": training})
+    words = ("c/launch.yaml", "--with", "c/sft.yaml", "--allow", "fp8", *TARGET[:2])
+    ran = fp8tune("search", *words, "--dry-run", "--output-format", "json")
+    said = {
+        knob["role"]: (knob["key"], knob["file"], knob["changes"])
+        for knob in json.loads(ran.out)["knobs"]
+    }
+    assert said == {
+        "micro_batch": (
+            "training.per_device_train_batch_size",
+            "c/sft.yaml",
+            "speed",
+        ),
+        "ac": ("training.gradient_checkpointing", "c/sft.yaml", "speed"),
+        "compile": ("training.torch_compile", "c/sft.yaml", "numerics"),
+        "precision": ("mixed_precision", "c/launch.yaml", "numerics"),
+        "optimizer_kernel": ("training.optim", "c/sft.yaml", "numerics"),
+        "reshard": ("fsdp_config.fsdp_reshard_after_forward", "c/launch.yaml", "speed"),
+        "warmup": ("training.warmup_steps", "c/sft.yaml", "numerics"),
+    }
+
+
+@pytest.fixture
+def folder():
+    """A folder that everybody may enter, as the current one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, before = Path(name), Path.cwd()
+        folder.chmod(0o755)
+        (folder / "conf").mkdir()
+        os.chdir(folder)
+        yield folder
+        os.chdir(before)
+
+
+def test_a_folder_without_write_permission_is_told(fp8tune, folder):
+    (folder / "conf/a.toml").write_text(FITS)
+    words = ("search", "conf/a.toml", "--dry-run", *TARGET)
+    assert fp8tune(*words).code == 0
+    (folder / "conf").chmod(0o555)
+    (folder / ".fp8tune").mkdir(mode=0o777)
+    nobody, root = 65534, os.geteuid() == 0
+    if root:  # which may write everywhere
+        (folder / ".fp8tune").chmod(0o777)
+        os.setresuid(nobody, nobody, 0)
+    try:
+        ran = fp8tune(*words, "--output-format", "json")
+        diff = fp8tune(*words, "--diff")
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+    said = (
+        f"conf/a.tuned.toml: no permission to write in {folder.resolve()}/conf; "
+        "--output FILE names another place, --diff writes none"
+    )
+    assert (ran.code, json.loads(ran.out)["refused"]) == (2, said)
+    assert diff.code == 0
 
 
 def test_a_trainer_s_own_command_is_shown(titan, fp8tune):

@@ -224,6 +224,12 @@ def test_parallel_degrees_keep_the_tokens_of_a_step():
         (("tp",), True, "--allow tp: fp8tune's own trial cannot run it"),
         (("precison",), True, "did you mean `precision`?"),
         (("data",), False, "it can free compile, fp8, kernels, parallel, warmup"),
+        (
+            ("fp8", "sharding"),
+            False,
+            "--allow sharding: this trainer has no knob of that group; "
+            "it can free compile, fp8, kernels, parallel, warmup",
+        ),
     ],
 )
 def test_what_cannot_be_allowed(allow, builtin, said):
@@ -244,7 +250,8 @@ def test_too_many_settings_are_refused():
         (
             "[distributed]\ntp = 2\n",
             "h100",
-            "no trial combines FP8 with tensor parallelism",
+            "a trial cannot represent FP8 with tensor parallelism of 2: the trainer "
+            "refuses it",
         ),
         ("", "a100", "the GPU has no FP8"),
     ],
@@ -266,7 +273,10 @@ def test_a_knob_may_be_of_one_command():
         named = f"prime_rl==0.8.1.dev67.{command}"
         config = read_config("a.toml", text.encode(), Target("h100", 8), named)
         roles[command] = [o.knob.role for o in offers(config, (), "cuda")]
-    assert roles == {"sft": ["micro_batch", "ac", "reshard"], "rl": []}
+    assert roles == {
+        "sft": ["micro_batch", "ac", "precision", "reshard"],
+        "rl": [],
+    }
 
 
 def test_automodel_is_compiled_by_the_key_that_its_strategy_reads():

@@ -1,5 +1,6 @@
 """From config and records to a space and its start."""
 
+import json
 import shutil
 
 import pytest
@@ -13,9 +14,10 @@ from fp8tune.search.machine import (
     other_gpu_note,
     target_gpu,
 )
+from fp8tune.search.objective import SPEED
 from fp8tune.search.plan import plan_for_trials, read_config, study_name
 from fp8tune.search.real_trials import this_machine
-from fp8tune.search.recorded import plan_for_records
+from fp8tune.search.recorded import plan_for_records, plan_replay
 from fp8tune.trainers.about import trainers
 from fp8tune.trials.record import Record
 from tests.conftest import REPOSITORY
@@ -128,8 +130,57 @@ def test_records_that_change_what_is_kept_are_left_out(
         assert len(plan_for_records(config, records, allow)[1]) == 2
 
 
+@each(
+    ("path", "text", "role", "value", "listed"),
+    [
+        ("a.sh", MEGATRON, "ac", "foo", "none, selective, full"),
+        ("a.toml", TITAN, "precision", "fp4", "bf16, fp8"),
+        ("a.sh", MEGATRON, "te_recipe", "rowwise", "delayed, current, block"),
+        (
+            "a.toml",
+            TITAN,
+            "fp8_recipe",
+            "mxfp8",
+            "tensorwise, rowwise, rowwise_with_gw_hp",
+        ),
+    ],
+)
+def test_records_of_values_that_a_knob_does_not_have_are_left_out(
+    path, text, role, value, listed
+):
+    config = read_config(path, text, Target("h100", 8, "", "--world-size"))
+    values = (value, *listed.split(", "))
+    records = [Record({role: each}, "oom") for each in values]
+    made, left = plan_for_records(config, records, ("precision", role))
+    note = f"1 record is left out: `{role}` cannot be {value}: it may be {listed}"
+    assert [record.knobs[role] for record in left] == list(values[1:])
+    assert made.notes == (note,)
+
+
+def test_a_record_names_a_key_as_its_file_does(tmp_path, monkeypatch):
+    """A key that no file of the job may have is never written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: a/b\nmax_length: 64\nbf16: true\n"
+        "per_device_train_batch_size: 2\ngradient_accumulation_steps: 2\n"
+    )
+    text = b"distributed_type: MULTI_GPU\nnum_processes: 8\n"
+    target = Target("h100", 8, "", "--world-size")
+    config = read_config("launch.yaml", text, target, beside=("sft.yaml",))
+    sizes = [{"per_device_train_batch_size": size} for size in (2, 4)]
+    records = [{"knobs": knobs, "outcome": "oom"} for knobs in (*sizes, {"foo": 1})]
+    (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
+    found = plan_replay(config, "r.jsonl", (), SPEED)
+    free = {k.key: k.values for k in found.plan.space.knobs if not k.frozen}
+    assert free == {"training.per_device_train_batch_size": (2, 4)}
+    assert found.notes == [
+        "1 record is left out: another value of foo; --allow foo includes them"
+    ]
+
+
 def test_an_unknown_key_starts_nowhere_and_is_said():
-    made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
+    key = "train.nonsense"
+    made, _ = plan({key: 1}, {key: 2}, allow=(key,))
     assert made.space.values(made.baseline) == {}
     assert not made.space.has(made.baseline)
     assert made.notes == (

@@ -6,7 +6,8 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.linting import check_tuned
+from fp8tune.search.plan import plan_for_trials, read_config, without_idle
 from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import Choice
@@ -60,6 +61,30 @@ ddp: {use_distributed_optimizer: true}
 """
 
 
+TITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = []
+[quantize.linear.float8]
+enable_fsdp_float8_all_gather = false
+[training]
+local_batch_size = 2
+seq_len = 8192
+steps = 100
+"""
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler: {global_batch_size: 128, local_batch_size: 4}
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: Qwen/Qwen3-8B
+  backend: {linear: te}
+distributed: {strategy: fsdp2}
+dataset: {seq_len: 4096}
+"""
+
+
 def config_of(path, text, *beside):
     return read_config(path, text.encode(), Target("h100", 8), beside=beside)
 
@@ -106,10 +131,101 @@ def test_a_knob_that_another_key_sets_is_kept(
     said = {offer.knob.role: offer.why for offer in plan.offers}
     assert (free, plan.kept) == (varied, kept)
     assert said.items() >= kept.items()
+    twin = plan.space.in_bf16(plan.baseline)
+    assert (twin is None) == (path != "a.sh")
     if path == "b.yaml":
         assert {
             said[role] for role in ("precision", "te_recipe", "fp8_parameters")
         } == {TABLE}
+
+
+@each(
+    ("path", "text", "knobs"),
+    [
+        ("a.toml", TITAN, ["fp8_recipe", "fp8_all_gather"]),
+        (
+            "a.sh",
+            MEGATRON.replace("--fp8-format hybrid", "--tensor-model-parallel-size 2"),
+            ["te_recipe", "fp8_parameters"],
+        ),
+        ("a.yaml", AUTOMODEL, ["fp8_recipe", "fp8_all_gather"]),
+    ],
+)
+def test_knobs_of_fp8_are_tried_where_only_the_search_turns_fp8_on(path, text, knobs):
+    config = config_of(path, text)
+    plan = planned(config, "precision", *knobs)
+    assert config.job["precision"] == "bf16"
+    for role in ("precision", *knobs):
+        assert len(plan.space.knob(role).values) > 1
+        assert not plan.space.knob(role).frozen
+    in_fp8 = [p for p in plan.space.only if plan.space.value(p, "precision") == "fp8"]
+    assert len({plan.space.value(point, knobs[0]) for point in in_fp8}) == 3
+
+
+@each(
+    ("path", "text", "key", "value", "freed"),
+    [
+        (
+            "launch.yaml",
+            LAUNCH.replace(", fsdp_activation_checkpointing: true", ""),
+            "fsdp_config.fsdp_reshard_after_forward",
+            False,
+            "sharding",
+        ),
+        ("a.yaml", f"{AXOLOTL}fp8: true\n", "fp8_all_gather", True, "fp8"),
+        (
+            "a.toml",
+            'max_steps = 9\n[model]\nname = "Qwen/Qwen3-8B"\n'
+            "[data]\nbatch_size = 64\nseq_len = 8192\n",
+            "precision",
+            "fp8",
+            "fp8",
+        ),
+    ],
+)
+def test_a_knob_of_some_trainers_is_written_and_lints_clean(
+    tmp_path, monkeypatch, path, text, key, value, freed
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.yaml").write_text(TRAINING)
+    config = config_of(path, text, *["sft.yaml"] * (path == "launch.yaml"))
+    plan = planned(config, freed)
+    (knob,) = (k for k in plan.space.knobs if k.key == key)
+    assert not knob.frozen
+    assert len(knob.values) == 2
+    keys = config.job.keys_for({key: value})
+    _, after = write_job(config, [Choice(*each) for each in keys.items()])
+    assert after.job[key] == value
+    check_tuned(config, after)
+
+
+def test_fp8_of_transformer_engine_has_its_own_recipes():
+    """torchao's key would start a second FP8 beside it, or do nothing."""
+    text = AUTOMODEL.replace("backend: {", "backend: {te_fp8: {recipe: block}, ")
+    config = config_of("a.yaml", text)
+    plan = planned(config, "fp8")
+    free = [knob.role for knob in plan.space.knobs if not knob.frozen]
+    assert free == ["micro_batch", "ac", "te_recipe"]
+    assert plan.space.knob("te_recipe").values == ("block", "current")
+    values = plan.space.values(plan.baseline)
+    assert values["precision"] == "fp8"
+    size = {"step_scheduler.local_batch_size": 4}
+    assert config.job.keys_for(values) == size
+    assert config.job.keys_for(values | {"te_recipe": "current"}) == {
+        **size,
+        "model.backend.te_fp8.recipe": "current",
+    }
+
+
+def test_a_knob_is_kept_whose_other_values_need_one_that_cannot_be_written():
+    text = MEGATRON.replace("--fp8-format hybrid", "").replace(
+        "transformer_engine", "local"
+    )
+    plan = without_idle(planned(config_of("a.sh", text), "fp8"))
+    said = {offer.knob.role: offer.why for offer in plan.offers}
+    assert said["precision"] == said["te_recipe"] == told("transformer_impl")
+    assert said["fp8_parameters"] == "no setting can have another value"
+    assert said["micro_batch"] == ""
 
 
 def test_nothing_left_to_vary_is_refused():

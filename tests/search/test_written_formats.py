@@ -352,6 +352,9 @@ def test_in_place_each_file_keeps_its_name(replay, tmp_path):
     done = replay(JOB, BATCH, *arguments, **{OVERLAP: True})
     assert done.code == 0
     assert [*tuned(tmp_path)] == ["ds/zero.tuned.md"]
+    command = "next: fp8tune lint --script train.sbatch"
+    assert done.out.splitlines()[-1] == command
+    assert f"{MARK}{command}\n" in (tmp_path / "train.sbatch").read_text()
     written = {name: (tmp_path / name).read_text() for name in JOB}
     own = re.sub(f"{re.escape(MARK)}.*\n", "", written["train.sbatch"])
     assert (own, written["conf/launch.yaml"]) == (FLAGS, LAUNCH)
@@ -385,6 +388,8 @@ def test_values_that_another_file_of_the_job_fixes_are_not_tried(replay, tmp_pat
     done = replay(files, BATCH, "--with", "t.yaml")
     assert (done.code, tuned(tmp_path)) == (0, {})
     assert done.out.count("\ntrial ") == 0
+    job = "launch.yaml --with t.yaml --with ds/zero.json"
+    assert done.out.splitlines()[-1] == f"next: fp8tune lint {job}"
     assert done.err.count("`train_micro_batch_size_per_gpu` is 2, and") == 3
 
 

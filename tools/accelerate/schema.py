@@ -160,6 +160,8 @@ def tables() -> dict[str, dict[str, dict[str, Any]]]:
     found["Fp8"]["backend"]["allowed"] = [b for b in backends if b != "NO"]
     dynamo = import_module("accelerate.utils").DynamoBackend.list()
     found["Dynamo"]["dynamo_backend"] |= {"default": "NO", "allowed": list(dynamo)}
+    # what `accelerate config` writes; the parser's default is the text "true"
+    found["Fsdp"]["fsdp_reshard_after_forward"]["default"] = True
     return found
 
 

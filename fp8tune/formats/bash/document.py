@@ -49,6 +49,12 @@ MAX_BYTES = 1 << 16
 _ASSIGNED = re.compile(r"\b(\w++)\\?[\"']? *[:=] *\\?[\"']?")
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 _VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
+_WORD = re.compile(
+    r"""(?:=|(?:[ \t]|\\\n)+)(?!["']?--[A-Za-z])"""
+    r"""(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'()\\;&|])+?"""
+    r"""(?=["']?(?:[\s)\\;]|\Z))"""
+)
+"""What stands behind a flag as one word; it may be in quotes together with the flag."""
 _QUOTED = re.compile(r"--[A-Za-z][\w.-]* ")
 """A flag and its value in one word, which argparse takes for one unknown flag."""
 _LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
@@ -219,12 +225,22 @@ class Document(Placed):
 
     def remove_key(self, path: Path) -> Edit:
         """Remove a flag with its value, and its line if nothing else stands there."""
-        value = self.values.get(str(path[0]))
-        whole = path in self.spans.values or value is True
-        if not whole or len(self.spans.names.get(path, ())) != 1:
-            raise CannotEdit("the flag is not written once, with its value")
-        start = self.spans.keys[path][0] - 2
-        end = (self.spans.values.get(path) or self.spans.keys[path])[1]
+        flag = str(path[0])
+        wanted = {key: value for key, value in self.values.items() if key != flag}
+        wanted["maybe"] = [key for key in self.values["maybe"] if key != flag]
+        unknown = self.values["unknown"].items()
+        wanted["unknown"] = {key: why for key, why in unknown if key != flag}
+        is_alone = self.values.get(flag) is True
+        for start, end in self.spans.names.get(path, [])[:MOST_PLACES]:
+            word = None if is_alone else _WORD.match(self.text, end)
+            if word or is_alone or flag in self.values["maybe"]:
+                edit = self._removal(start - 2, word.end() if word else end)
+                if self._says(wanted, [edit]):
+                    return edit
+        raise CannotEdit("the flag and its value cannot be removed in this layout")
+
+    def _removal(self, start: int, end: int) -> Edit:
+        """Return the edit that removes a text, its quotes, and its line if empty."""
         if (
             start
             and self.text[start - 1] in "\"'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from fp8tune.formats.document import Path, Span
@@ -124,6 +125,27 @@ def _remove_header(document: Document, path: Path) -> Edit:
     return Edit(start, rest.start(2) if rest[2] else rest.end(), "")
 
 
+def remove_table(document: Document, path: Path) -> Iterator[Edit]:
+    """Remove a table with all tables in it: what stands below their headers.
+
+    And the dotted keys of it that stand elsewhere.
+    """
+    text, keys = document.text, document.spans.keys
+    inside = {each for each in keys if each[: len(path)] == path}
+    headers: dict[int, bool] = {}
+    for each, (start, _) in keys.items():
+        if _is_header(text, start):
+            line = _line_start(text, start)
+            headers[line] = headers.get(line, False) or each in inside
+    for start, end in pairwise([*sorted(headers), len(text)]):
+        if headers[start]:
+            yield Edit(start, end, "")
+            inside = {each for each in inside if not start <= keys[each][0] < end}
+    for each in inside & document.spans.values.keys():
+        if not _inline(document, each[:-1]):
+            yield remove_key(document, each)
+
+
 def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
     """Move a key with its value as written and its comments, or rename a table.
 
@@ -224,8 +246,10 @@ def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
     if (*table, 0) in spans.keys or table in spans.values:
         raise CannotEdit("not a table")
     header = spans.keys.get(table)
-    if header is None and not table:
-        raise CannotEdit("no key stands outside of tables")
+    if header is None and not table:  # above the first header
+        start = _line_start(text, min((at for at, _ in spans.keys.values()), default=0))
+        newline = _newline(text, start)
+        return Edit(start, start, "".join(f"{pair}{newline}" for pair in pairs))
     if header is None:
         return _new_table(text, table, pairs)
     if not _is_header(text, header[0]):

@@ -242,7 +242,7 @@ def remove_key(document: Document, path: Path) -> Edit:
     return Edit(start, following, "")
 
 
-def remove_table(document: Document, path: Path) -> Edit:
+def remove_table(document: Document, path: Path) -> Iterator[Edit]:
     """Remove a block mapping with its key, and the comments in it."""
     text, table = document.text, document.tree.nodes[path[:-1]]
     pair = next((each for each in table.value if each[0].value == path[-1]), None)
@@ -257,7 +257,7 @@ def remove_table(document: Document, path: Path) -> Edit:
     rest = _REST.match(text, end) if end >= 0 else None
     if rest is None or text[line:start].strip():
         raise CannotEdit("the line has more on it")
-    return Edit(line, rest.end(), "")
+    yield Edit(line, rest.end(), "")
 
 
 def _removal_in_flow(document: Document, table: Any, index: int) -> Edit:

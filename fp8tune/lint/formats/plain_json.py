@@ -108,4 +108,4 @@ def _statistics(result: Result) -> dict[str, Any]:
     from fp8tune.lint.statistics import total, totals
 
     rules = [row._asdict() for row in totals(result)]
-    return {**total(result)._asdict(), "rules": rules}
+    return {**total(result), "rules": rules}

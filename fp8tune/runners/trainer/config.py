@@ -86,9 +86,10 @@ class UserConfig(NamedTuple):
             typed = {key: keys.pop(key) for key in [*keys] if self._is_typed(key)}
             document = with_keys(self.trainer, self.document, keys)
             program = self._program(typed, values)
-        except (CannotEdit, InvalidText, Unreadable) as error:
-            names = ", ".join(keys)
-            raise CannotWrite(f"cannot write {names}: {error}") from None
+        except CannotEdit as error:
+            raise CannotWrite(f"cannot write {error}") from None
+        except (InvalidText, Unreadable) as error:
+            raise CannotWrite(f"cannot start: {error}") from None
         except Unknown as missing:
             raise CannotWrite(f"{missing} is not known from the config") from None
         parts = self._replace(document=document).parts

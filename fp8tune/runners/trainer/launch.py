@@ -307,9 +307,21 @@ def _ask(
         )
         answer = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise CannotLaunch(f"{python} does not run: {error}") from None
+        typed = "--python PATH names the Python that has the trainer"
+        raise CannotLaunch(f"{python}: {_why_no_answer(error)}; {typed}") from None
     versions = {name: each for name, each in answer["versions"].items() if each}
     return bool(answer["found"]), versions
+
+
+def _why_no_answer(error: Exception) -> str:
+    """Return why a program does not name its packages."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {error.timeout:.0f} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = error.stderr.decode(errors="replace").split("\n")
+        last = next((f": {line[:200]}" for line in reversed(lines) if line), "")
+        return f"it ends with code {error.returncode}{last}"
+    return str(error.strerror) if isinstance(error, OSError) else "it is no Python"
 
 
 def _revision(folder: str) -> str:

@@ -6,8 +6,8 @@ And the command to type after it: one for terminal, JSON, comments and report.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
+from os.path import splitext
 from typing import Any, NamedTuple
 
 from fp8tune.search.answer.answer import (
@@ -22,12 +22,12 @@ from fp8tune.search.answer.decide import answer_so_far, with_config
 from fp8tune.search.answer.wording import UNTIED, message
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
+from fp8tune.search.linting import command_on, quoted
 from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import SPEED
-from fp8tune.search.options import is_same, tuned
+from fp8tune.search.options import is_same
 from fp8tune.search.plan import Plan
 from fp8tune.search.saved_study import SavedStudy
-from fp8tune.words import clean
 
 ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over: as many workers of
@@ -248,7 +248,7 @@ class _Study(NamedTuple):
         if budget := self.larger_budget:
             return self.continued(budget)
         does = "estimate" if find("try-less-memory") else "lint"
-        return f"fp8tune {does} {self.path}"
+        return command_on(self.plan.config, does)
 
     def after_answer(self, output: str) -> str:
         """Return the command after a search that chose a setting."""
@@ -259,13 +259,16 @@ class _Study(NamedTuple):
         if self.on_cpu:
             workers = {"workers"} if "slurm" in _kept(self.about) else set()
             return f"{self.again('2h', but={*ON_CPU} - workers)}  # on a GPU"
-        if output and not is_same(output, self.plan.config.typed_path):
-            files = self.plan.config.bytes_by_path
-            of = next((path for path in files if is_same(tuned(path), output)), "")
-            return f"diff {quoted(of) if of else self.path} {quoted(output)}"
+        config = self.plan.config
+        files = config.bytes_by_path
+        in_place = output and any(is_same(output, path) for path in files)
+        if output and not in_place:
+            versions = (p for p in files if output.startswith(f"{splitext(p)[0]}."))
+            of = max(versions, key=len, default=config.typed_path)
+            return f"diff {quoted(of)} {quoted(output)}"
         if self.outcome.chosen != self.plan.baseline and not output:
             return f"{self.again()}  # writes it"
-        return f"fp8tune lint {self.path}"
+        return command_on(config, "lint")
 
 
 def options_of(about: Mapping[str, Any], *only: str, but: Container[str] = ()) -> str:
@@ -287,8 +290,3 @@ def options_of(about: Mapping[str, Any], *only: str, but: Container[str] = ()) -
 def _kept(about: Mapping[str, Any]) -> dict[str, Any]:
     kept = about.get("options")
     return kept if isinstance(kept, dict) else {}
-
-
-def quoted(text: str) -> str:
-    """Return a word of a command line, harmless and quoted for a shell."""
-    return shlex.quote(clean(text))

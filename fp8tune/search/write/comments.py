@@ -25,7 +25,7 @@ from fp8tune.trials.space import shown
 from fp8tune.words import counted
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
-WHY = ("not-confirmed", "one-pair-only", "more-pairs-needed")
+WHY = ("losses-not-compared", "not-confirmed", "one-pair-only", "more-pairs-needed")
 FP8 = ("fp8-faster-than-bf16", "fp8-as-fast-as-bf16", "fp8-slower-than-bf16")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fp8tune.formats.values import find
 from fp8tune.job import Job, Unknown, Words
 
 
@@ -163,9 +164,7 @@ def deepspeed_mismatch_words(
 def _in_deepspeed(job: Job, key: str) -> Any:
     """A value of the DeepSpeed file, ``None`` if it is not there."""
     first, *inner = key.split(".")
-    value = job.given.get(f"deepspeed.{first}")
-    for name in inner:
-        value = value.get(name) if isinstance(value, dict) else None
+    value = find(job.given, (f"deepspeed.{first}", *inner))
     if value is None and key == "gradient_accumulation_steps":
         own = job["deepspeed_file_by"] == "training.deepspeed"
         return None if own else 1  # DeepSpeedPlugin's, before the Trainer compares

@@ -30,11 +30,8 @@ from fp8tune.trainers.accelerate.llamafactory import (
 )
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints, key_meant, value_meant
-from fp8tune.trainers.loading import Loading
+from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
-
-HINTS = 20
-"""Most unknown keys with a hint."""
 
 OTHER_FILES = ("training", "deepspeed")
 """Sections that are files of their own."""
@@ -105,7 +102,7 @@ class Loader:
         run = _Run(self.schema, self.hints)
         run.command, run.script, run.releases = command, script, self.releases
         run.files(raw)
-        return Loaded(run.values, run.written, run.faults)
+        return run.loaded
 
 
 class _Run(Loading):

@@ -117,10 +117,14 @@ def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
     return known("padding", dataloader_collate_fn or None)
 
 
-def te_recipe(te_recipe_name: str) -> str:
-    """Transformer Engine's recipe; current scaling for any other name."""
-    known_names = ("block", "mxfp8")
-    return Words(te_recipe_name if te_recipe_name in known_names else "current")
+def te_recipe(
+    model_backend_te_fp8: Any = None, te_recipe_name: str | None = None
+) -> str:
+    """Transformer Engine's recipe: current scaling for any other name, else ``""``."""
+    if model_backend_te_fp8 is None:
+        return Words("")
+    name = known("te_recipe", te_recipe_name)
+    return Words(name if name in ("block", "mxfp8") else "current")
 
 
 def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path, Unresolved
+from fp8tune.formats.values import find
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, nearest, value_meant
+from fp8tune.trainers.faults import Loaded, dotted
+from fp8tune.trainers.hints import Hints, key_meant, nearest
+from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.schema import Key, Schema
-
-MAX_FAULTS = 200
 
 STRICT = ("checkpoint", "distributed", "step_scheduler")
 """Sections that are given to a config class, in recipes of ``KNOWN``."""
@@ -103,7 +103,7 @@ class Loader:
         run.file(raw)
         if run.lost:
             return run.without_lost()
-        return Loaded(run.values, run.written, run.faults[:MAX_FAULTS])
+        return run.loaded
 
 
 def recipe_of(raw: dict[str, Any]) -> str:
@@ -114,15 +114,12 @@ def recipe_of(raw: dict[str, Any]) -> str:
     return str(recipe or "").rpartition(".")[2]
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the loader."""
 
     def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
+        super().__init__(loader.schema, loader.hints)
         self.checks = loader.checks
-        self.values: dict[str, Any] = {}
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
         self.strict = False
         self.lost: set[str] = set()
 
@@ -131,7 +128,7 @@ class _Run:
         certain = ("unknown-key", "ignored-key", "section-not-a-table")
         faults = [fault for fault in self.faults if fault.kind in certain]
         values = {name: v for name, v in self.values.items() if name not in self.lost}
-        return Loaded(values, self.written, faults[:MAX_FAULTS])
+        return Loaded(values, self.written, faults)
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load the sections whose keys are known."""
@@ -151,8 +148,7 @@ class _Run:
             elif isinstance(table, Unresolved):
                 self.lost |= {dotted((section, name)) for name in keys}
             elif section in raw and table is not None:
-                facts = {"key": section, "value": table}
-                self.faults.append(Fault("section-not-a-table", (section,), facts))
+                self.fault("section-not-a-table", (section,), value=table)
         self.fp8()
         self.together(raw)
 
@@ -172,7 +168,7 @@ class _Run:
     def slips(self, raw: dict[str, Any]) -> str:
         """Note misspelt names of classes, and return the recipe that was meant."""
         for path in _targets(raw):
-            value = _at(raw, path)
+            value = find(raw, path)
             if meant := _slip_of(value, TARGETS):
                 self.misspelt(path, value, meant)
         recipe = raw.get("recipe")
@@ -185,8 +181,7 @@ class _Run:
         """Note the name of a class that no package has."""
         reason = f"there is nothing called `{value}`"
         hint = Prose(f"did you mean `{meant}`?")
-        facts = {"key": dotted(path), "reason": Prose(reason), "hint": hint}
-        self.faults.append(Fault("refused-settings", path, facts))
+        self.fault("refused-settings", path, reason=Prose(reason), hint=hint)
 
     def variant(self, name: str, table: Any) -> str:
         """Return the class of a section, where one of its keys chooses it."""
@@ -232,9 +227,8 @@ class _Run:
         called = CALLED.get(str(path[0])) if len(path) == 1 else None
         near = called or nearest(str(path[-1]), keys)
         hint = f"did you mean `{near}`?" if near else ""
-        facts = {"key": dotted(path), "name": str(path[-1]), "table": table}
-        meant = key_meant(hint, path, list(keys))
-        self.faults.append(Fault(kind, path, {**facts, "hint": hint, **meant}))
+        facts = {"hint": hint, **key_meant(hint, path, list(keys))}
+        self.fault(kind, path, name=str(path[-1]), table=table, **facts)
 
     def fp8(self) -> None:
         """What is read of ``fp8`` if it is on; switches are read by their truth."""
@@ -246,8 +240,7 @@ class _Run:
         self.one_of("Fp8", "fp8.recipe_name", v["fp8.recipe_name"])
         filters = v["fp8.filter_fqns"]
         if isinstance(filters, str) and filters:
-            facts = {"key": "fp8.filter_fqns", "value": filters}
-            self.faults.append(Fault("filter-is-text", ("fp8", "filter_fqns"), facts))
+            self.fault("filter-is-text", ("fp8", "filter_fqns"), value=filters)
             v["fp8.filter_fqns"] = [*filters]  # each letter is a filter
 
     def together(self, raw: dict[str, Any]) -> None:
@@ -267,10 +260,7 @@ class _Run:
         spec = self.schema.classes[name][str(path[-1])]
         if value in spec.allowed or (value is None and spec.optional):
             return
-        hint = self.hints.for_value(spec, value)
-        facts = {"key": key, "value": value, "hint": hint, "allowed": spec.allowed}
-        facts |= value_meant(hint, value)
-        self.faults.append(Fault("value-not-allowed", path, facts))
+        self.not_allowed_by(spec, path, value)
         del self.values[key]
 
 
@@ -281,12 +271,6 @@ def _targets(values: Any, path: Path = ()) -> Iterator[Path]:
             if name == "_target_" and isinstance(value, str):
                 yield (*path, name)
             yield from _targets(value, (*path, name))
-
-
-def _at(values: Any, path: Path) -> Any:
-    for name in path:
-        values = values[name]
-    return values
 
 
 def _slip_of(name: str, names: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats.document import HOLE, Path, Unreadable, Unresolved
+from fp8tune.formats.values import find
 from fp8tune.trainers.axolotl.loader import Loader
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.overlay import Override, argument, laid_over, literal
@@ -84,9 +85,7 @@ def _value(text: str, raw: dict[str, Any], path: Path) -> Any:
     """The value that Axolotl makes of a text, as the file has it already."""
     if HOLE in text:
         return Unresolved(text)
-    there: Any = raw
-    for name in path:
-        there = there.get(name) if isinstance(there, dict) else None
+    there = find(raw, path)
     value = literal(text, bare=True)
     if not isinstance(value, str):
         return value

@@ -15,14 +15,10 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
+from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.lax import CONVERTERS, NOTHING
+from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema
-
-HINTS = 20
-"""Unknown keys with a hint, at most."""
-
-MAX_FAULTS = 1000
 
 OUTSIDE = (
     *("strict", "axolotl_config_path", "xformers_attention", "sage_attention"),
@@ -53,7 +49,7 @@ class Loader:
         run = _Run(self, raw)
         run.table(run.keys, _with_version(raw), ())
         run.check()
-        return Loaded(run.values, run.written, run.faults[:MAX_FAULTS])
+        return run.loaded
 
     def plugin_keys(self, raw: dict[str, Any]) -> dict[str, Key] | None:
         """The keys of the plugins of a file; ``None`` if one is not Axolotl's own."""
@@ -71,15 +67,12 @@ class Loader:
         return keys
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the classes."""
 
     def __init__(self, loader: Loader, raw: dict[str, Any]) -> None:
-        self.schema, self.hints, self.raw = loader.schema, loader.hints, raw
-        self.checks = loader.checks
-        self.values: dict[str, Any] = {}
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
+        super().__init__(loader.schema, loader.hints)
+        self.raw, self.checks = raw, loader.checks
         more = loader.plugin_keys(raw)
         self.open = more is None
         self.keys = self.schema.classes[self.schema.root] | (more or {})
@@ -89,10 +82,6 @@ class _Run:
             if "." in name
             for key in keys
         }
-
-    def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        """Note a fault."""
-        self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def table(self, keys: dict[str, Key], raw: dict[str, Any], path: Path) -> None:
         """Load one table."""
@@ -138,7 +127,9 @@ class _Run:
         value = next((each for each in converted if each is not NOTHING), NOTHING)
         if value is NOTHING:
             self.misfit(spec, raw, path)
-        elif spec.bound and isinstance(value, (int, float)) and not within(spec, value):
+        elif (
+            spec.bound and isinstance(value, (int, float)) and not spec.contains(value)
+        ):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
         else:
             self.values[name] = value
@@ -149,9 +140,7 @@ class _Run:
         """Note a value that is of none of the types of its key."""
         words = [each for each in spec.allowed if isinstance(each, str)]
         if words and "Literal" in spec.base and isinstance(raw, str):
-            hint = self.hints.for_value(spec, raw)
-            facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
-            self.fault("value-not-allowed", path, value=raw, **facts)
+            self.not_allowed_by(spec, path, raw)
             return
         number = isinstance(raw, str) and spec.base != "str" and "[" not in spec.base
         kind = "value-not-convertible" if number else "wrong-type"

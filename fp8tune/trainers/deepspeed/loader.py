@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.formats.values import find
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
-from fp8tune.trainers.loading import Loading
+from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.lax import CONVERTERS, NOTHING
+from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
-
-HINTS = 20
-"""Most unknown keys with a hint."""
 
 AUTO = "auto"
 """Stands for a value that Accelerate or the Trainer fills in."""
@@ -85,7 +83,7 @@ class Loader:
         """The config as DeepSpeed holds it, with what it refuses or ignores."""
         run = _Run(self.schema, self.hints)
         run.file(raw, self.checks)
-        return Loaded(run.values, run.written, run.faults)
+        return run.loaded
 
 
 class _Run(Loading):
@@ -121,7 +119,7 @@ class _Run(Loading):
             elif isinstance(value, str) and value != AUTO:
                 self.fault("wrong-type", (key,), value=value, type="a whole number")
         for fault in checks.refusals(self.values | {"file": raw}, self.written):
-            facts = {"value": _at(raw, fault.path), "reason": fault.facts["reason"]}
+            facts = {"value": find(raw, fault.path), "reason": fault.facts["reason"]}
             self.fault(fault.kind, fault.path, **facts)
 
     def unread(self, name: str) -> None:
@@ -157,14 +155,12 @@ class _Run(Loading):
             if key in self.schema.classes[kind]:
                 self.values[f"{name}.{key}"] = value
             elif name in LISTED:
-                self.ignored((name, key), self.schema.classes[kind])
+                self.not_a_key("ignored-key", (name, key), self.schema.classes[kind])
 
-    def ignored(self, path: Path, keys: dict[str, Key]) -> None:
-        """Note a key that a section does not look at."""
-        hint = self.hints.for_key(path, keys)
-        facts = {"hint": hint, **key_meant(hint, path, keys)}
-        table = f"`{dotted(path[:-1])}`"
-        self.fault("ignored-key", path, name=str(path[-1]), table=table, **facts)
+    def not_a_key(self, kind: str, path: Path, keys: dict[str, Key]) -> None:
+        """Note a key that a section does not have."""
+        facts = {"name": str(path[-1]), "table": f"`{dotted(path[:-1])}`"}
+        self.fault(kind, path, **facts, **self.meant(path, keys))
 
     def table(self, kind: str, raw: dict[str, Any], path: Path) -> None:
         """Load one pydantic model with its defaults."""
@@ -173,7 +169,8 @@ class _Run(Loading):
             here = (*path, key)
             self.written.add(dotted(here))
             if key not in keys:
-                self.unknown(here, value, keys)
+                refused = value != AUTO
+                self.not_a_key("unknown-key" if refused else "ignored-key", here, keys)
         for key, spec in keys.items():
             here = (*path, key)
             self.values[dotted(here)] = spec.default
@@ -183,18 +180,6 @@ class _Run(Loading):
                     del self.values[dotted(here)]
                 else:
                     self.values[dotted(here)] = value
-
-    def unknown(self, path: Path, value: Any, keys: dict[str, Key]) -> None:
-        """Note a key that a pydantic model does not have; ``"auto"`` drops it."""
-        if value == AUTO:
-            self.ignored(path, keys)
-            return
-        facts: dict[str, Any] = {"hint": ""}
-        if len(self.faults) < HINTS:
-            facts["hint"] = self.hints.for_key(path, keys)
-            facts |= key_meant(facts["hint"], path, keys)
-        table = f"`{dotted(path[:-1])}`"
-        self.fault("unknown-key", path, name=str(path[-1]), table=table, **facts)
 
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value as pydantic converts it; ``NOTHING`` if it refuses it."""
@@ -215,11 +200,9 @@ class _Run(Loading):
             kind = "value-not-convertible" if isinstance(raw, str) else "wrong-type"
             self.fault(kind, path, value=raw, type=spec.kind)
         elif spec.allowed and value not in spec.allowed:
-            hint = self.hints.for_value(spec, raw)
-            facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
-            self.fault("value-not-allowed", path, value=raw, **facts)
+            self.not_allowed_by(spec, path, raw)
             return NOTHING
-        elif spec.bound and not within(spec, value):
+        elif spec.bound and not spec.contains(value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
         elif isinstance(raw, bool) and not isinstance(value, bool):
@@ -240,9 +223,3 @@ def _has_auto(raw: Any) -> bool:
     if isinstance(raw, dict):
         return any(map(_has_auto, raw.values()))
     return bool(raw == AUTO)
-
-
-def _at(raw: Any, path: Path) -> Any:
-    for part in path:
-        raw = raw.get(part) if isinstance(raw, dict) else None
-    return raw

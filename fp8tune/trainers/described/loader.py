@@ -14,12 +14,9 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
-
-HINTS = 20
-"""Most unknown keys with a hint."""
 
 LARGEST = 2**63
 """Numbers from here on are unknown to the job, so that no arithmetic overflows."""
@@ -53,7 +50,7 @@ class Loader:
         """The config with its defaults, and what is wrong with it."""
         run = _Run(self.schema, self.hints)
         run.file(raw)
-        return Loaded(run.values, run.written, run.faults)
+        return run.loaded
 
 
 def checked(spec: Key, value: Any, *, quoted: bool = False) -> Any:
@@ -100,15 +97,7 @@ def in_range(spec: Key, value: Any) -> bool:
         return all(in_range(spec, part) for part in parts)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return True
-    if spec.within:
-        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
-        above = value >= low if spec.within[0] == "[" else value > low
-        return above and (value <= high if spec.within[-1] == "]" else value < high)
-    if spec.above is not None and value <= spec.above:
-        return False
-    if spec.min is not None and value < spec.min:
-        return False
-    return not (spec.nonzero and value == 0)
+    return spec.contains(value) and not (spec.nonzero and value == 0)
 
 
 def of_type(base: str, value: Any) -> bool:
@@ -191,11 +180,10 @@ class _Run(Loading):
         try:
             value = checked(spec, raw, quoted=quoted)
         except Wrong as wrong:
-            facts = {"value": raw, **wrong.facts}
             if wrong.kind == "value-not-allowed":
-                hint = self.hints.for_value(spec, raw)
-                facts |= {"hint": hint, **value_meant(hint, raw)}
-            self.fault(wrong.kind, path, **facts)
+                self.not_allowed_by(spec, path, raw)
+            else:
+                self.fault(wrong.kind, path, value=raw, **wrong.facts)
             return
         if spec.base in self.schema.classes:
             self.table(spec.base, value, path, path)
@@ -229,8 +217,7 @@ class _Run(Loading):
 
     def unknown(self, path: Path, table: str, keys: Mapping[str, Any]) -> None:
         """Note a key that the trainer does not have."""
-        hint = self.hints.for_key(path, keys) if len(self.faults) < HINTS else ""
         ignored = self.schema.unknown_keys == "ignored"
         kind = "ignored-key" if ignored else "unknown-key"
-        facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
-        self.fault(kind, path, name=str(path[-1]), **facts)
+        facts = {"name": str(path[-1]), "table": table, **self.meant(path, keys)}
+        self.fault(kind, path, **facts)

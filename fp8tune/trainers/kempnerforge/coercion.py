@@ -178,13 +178,7 @@ def _inside(spec: Key, value: Any) -> bool:
         return False
     if spec.nonzero and value == 0:
         return False
-    return not spec.within or _within(spec.within, value)
-
-
-def _within(interval: str, value: Any) -> bool:
-    low, high = (float(edge) for edge in interval[1:-1].split(","))
-    above = low <= value if interval[0] == "[" else low < value
-    return bool(above and (value <= high if interval[-1] == "]" else value < high))
+    return not spec.within or spec.contains(value)
 
 
 def default(spec: Key) -> str:

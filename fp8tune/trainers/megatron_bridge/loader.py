@@ -18,11 +18,10 @@ from fp8tune.formats.document import Path, Unresolved
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.faults import Loaded, dotted
+from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.schema import Schema
-
-MAX_FAULTS = 200
 
 RECIPE, WITH = "fp8_recipe", "_with_"
 PRECISION = "mixed_precision"
@@ -51,18 +50,15 @@ class Loader:
         """Return what the file sets, and what is refused or has no effect."""
         run = _Run(self)
         run.file(raw)
-        return Loaded(run.values, run.written, run.faults[:MAX_FAULTS])
+        return run.loaded
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the loader."""
 
     def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
+        super().__init__(loader.schema, loader.hints)
         self.recipes, self.checks = loader.recipes, loader.checks
-        self.values: dict[str, Any] = {}
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load the sections whose keys are known."""
@@ -95,9 +91,8 @@ class _Run:
         """Note a key that is skipped."""
         near = closest(str(path[-1]), keys)
         hint = f"did you mean `{near}`?" if near else ""
-        facts = {"key": dotted(path), "name": str(path[-1]), "table": table}
-        meant = key_meant(hint, path, list(keys))
-        self.faults.append(Fault("ignored-key", path, {**facts, "hint": hint, **meant}))
+        facts = {"hint": hint, **key_meant(hint, path, list(keys))}
+        self.fault("ignored-key", path, name=str(path[-1]), table=table, **facts)
 
     def precision(self, raw: dict[str, Any]) -> None:
         """Resolve the name of a mixed precision."""
@@ -113,15 +108,12 @@ class _Run:
                 return
             fixed = defaults | self.recipes[name]
             if "current" in name and fixed["fp8_recipe"] != "tensorwise":
-                facts = {"key": PRECISION, "value": said}
-                fault = Fault("recipe-named-otherwise", (PRECISION,), facts)
-                self.faults.append(fault)
+                self.fault("recipe-named-otherwise", (PRECISION,), value=said)
             self.values |= {f"{PRECISION}.{name}": v for name, v in fixed.items()}
         else:  # what a mapping leaves out comes from the recipe
             fixed = {}
         if isinstance(said, dict) and TARGET not in said:
-            facts = {"key": PRECISION}
-            self.faults.append(Fault("precision-without-target", (PRECISION,), facts))
+            self.fault("precision-without-target", (PRECISION,))
         if PRECISION not in raw or said is not None:
             self.copied(raw, fixed)
 
@@ -133,9 +125,7 @@ class _Run:
         same = (name for name in named if name.partition(WITH)[0] == start)
         near = closest(said, named or recipes) or next(same, "")
         hint = f'did you mean "{near}"?' if near else ""
-        facts = {"key": PRECISION, "value": said, "allowed": named or list(recipes)}
-        facts |= {"hint": hint, **value_meant(hint, said)}
-        self.faults.append(Fault("value-not-allowed", (PRECISION,), facts))
+        self.not_allowed((PRECISION,), said, named or list(recipes), hint)
 
     def copied(self, raw: dict[str, Any], fixed: dict[str, Any]) -> None:
         """Note settings over which ``mixed_precision`` is copied.
@@ -155,11 +145,5 @@ class _Run:
                     becomes = None
                 else:
                     continue
-                facts = {
-                    "key": f"{section}.{name}",
-                    "value": value,
-                    "becomes": becomes,
-                    "sure": bool(fixed),
-                }
-                path = (section, name)
-                self.faults.append(Fault("overwritten-by-precision", path, facts))
+                facts = {"value": value, "becomes": becomes, "sure": bool(fixed)}
+                self.fault("overwritten-by-precision", (section, name), **facts)

@@ -22,15 +22,13 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
 from fp8tune.trainers.checks import Checks, Refusal
-from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
+from fp8tune.trainers.faults import Loaded, dotted
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of
+from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.prime_rl import shared
 from fp8tune.trainers.prime_rl.derived import DERIVED, fill
 from fp8tune.trainers.schema import Key, Schema
-
-MAX_FAULTS, HINTS = 1000, 20
-"""Most faults that are kept, and of unknown keys with a hint."""
 
 NONE = "None"
 """Text that stands for null, which TOML lacks."""
@@ -93,14 +91,12 @@ class Table(dict[str, Any]):
     own: frozenset[str] = frozenset()
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the config classes."""
 
     def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
+        super().__init__(loader.schema, loader.hints)
         self.checks = loader.checks
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
         self.tree = Table()
         self.refusals = 0
         self.shared: dict[Path, Path] = {}
@@ -127,9 +123,9 @@ class _Run:
         path = self.shared.get(path, path)
         is_table = kind == "missing-key" and path != (facts["name"],)
         key = (*path, facts["name"]) if is_table else path
-        fault = Fault(kind, path, {"key": dotted(key), **facts})
-        if len(self.faults) < MAX_FAULTS and fault not in self.faults[-HINTS:]:
-            self.faults.append(fault)
+        super().fault(kind, path, **{"key": dotted(key), **facts})
+        if self.faults[-1] in self.faults[-HINTS - 1 : -1]:
+            del self.faults[-1]
 
     def refuse(self, refusal: Refusal, path: Path) -> None:
         """Note that values do not fit together, at the first one that the file sets."""
@@ -182,11 +178,11 @@ class _Run:
         variants = self.schema.variants[name]
         value = raw.get(variants.key)
         here = (*path, variants.key)
-        allowed = list(variants.classes)
+        allowed, keys = list(variants.classes), self.schema.classes[name]
         if variants.key not in raw:
             self.fault("missing-kind", path, name=variants.key, allowed=allowed)
         elif not isinstance(value, str) or value not in variants.classes:
-            self.not_allowed(self.schema.classes[name][variants.key], value, here)
+            self.not_allowed_by(keys[variants.key], here, value)
         else:
             return variants.classes[value]
         return ""
@@ -203,9 +199,8 @@ class _Run:
                 facts["hint"] = f"since July 2026 it is written `{text}`"
             if raw[name] is True and instead not in raw:
                 facts |= {"instead": Words(instead), "becomes": becomes}
-        elif len(self.faults) < HINTS:
-            facts["hint"] = self.hints.for_key(path, keys)
-            facts |= key_meant(facts["hint"], path, keys)
+        else:
+            facts = self.meant(path, keys)
         title = self.schema.title
         if earlier := of_earlier_release(title, dotted(path)):
             why = f"release {earlier} has this key, {title.partition(' (')[0]} does not"
@@ -216,12 +211,6 @@ class _Run:
             f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
         )
         self.fault("unknown-key", path, name=str(path[-1]), table=table, **facts)
-
-    def not_allowed(self, spec: Key, value: Any, path: Path) -> None:
-        """Note a value that is none of those allowed."""
-        hint = self.hints.for_value(spec, value)
-        facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, value)}
-        self.fault("value-not-allowed", path, value=value, **facts)
 
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value as pydantic converts it; ``NOTHING`` if it refuses it."""
@@ -242,7 +231,7 @@ class _Run:
         if value is NOTHING:
             if self.refusals == before:  # nothing was said of an entry of a list
                 self.misfit(spec, raw, path)
-        elif spec.bound and not within(spec, value):
+        elif spec.bound and not spec.contains(value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
         elif isinstance(raw, bool) and not isinstance(value, bool):
@@ -258,7 +247,7 @@ class _Run:
     def misfit(self, spec: Key, raw: Any, path: Path) -> None:
         """Note a value that has no meaning as what it should be."""
         if spec.base == "Literal":
-            self.not_allowed(spec, raw, path)
+            self.not_allowed_by(spec, path, raw)
             return
         words = [spec.kind, *(f'"{value}"' for value in spec.allowed)]
         words += ['"None"'] * spec.optional

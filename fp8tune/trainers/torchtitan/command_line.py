@@ -8,31 +8,25 @@ else ends the program, in 0.1.0 too.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.hints import key_meant
+from fp8tune.trainers.overlay import Override, laid_over
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
-
-MAX_LENGTH = 10_000
-"""Longest argument that is read [characters]."""
 
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     """Load a config with overrides; raises ``Unreadable`` for what is not followed."""
     keys = dict(loader.schema.dotted_keys())
-    whole = copy.deepcopy(raw)
-    arguments: dict[Path, Argument] = {}
+    overrides: list[Override] = []
     refused: list[Fault] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if len(word) > MAX_LENGTH:
-            raise Unreadable(f"an argument is too long: {word[:40]}...")
         option, equals, text = word.partition("=")
         name, switch = _key(option, keys)
         argument = Argument(word, (0, len(option)), (0, len(word)))
@@ -55,11 +49,9 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
                 Fault("value-not-convertible", path, facts, argument=argument)
             )
             continue
-        _set(whole, path, _converted(keys[name], value))
-        arguments[path] = argument
-    loaded = loader.load(whole)._replace(arguments=arguments)
-    faults = [f._replace(argument=loaded.argument(f.path)) for f in loaded.faults]
-    return loaded._replace(faults=[*faults, *refused])
+        overrides.append(Override(path, _converted(keys[name], value), argument))
+    loaded = laid_over(loader, raw, overrides)
+    return loaded._replace(faults=[*loaded.faults, *refused])
 
 
 def _unknown(loader: Loader, path: Path, option: str, argument: Argument) -> Fault:
@@ -114,16 +106,6 @@ def _converted(spec: Key, value: Any) -> Any:
         return value.split(",")
     kinds = {"int": int, "float": float}
     return kinds[spec.base](value) if spec.base in kinds else value
-
-
-def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
-    """Replace what a file says of a key; raises ``Unreadable`` for odd tables."""
-    table = raw
-    for part in path[:-1]:
-        table = table.setdefault(str(part), {})
-        if not isinstance(table, dict):
-            raise Unreadable(f"the file has no table to set {dotted(path)} in")
-    table[str(path[-1])] = value
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

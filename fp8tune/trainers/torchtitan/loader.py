@@ -17,17 +17,16 @@ from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.formats.values import find
 from fp8tune.job import Prose, Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.faults import Loaded, dotted
+from fp8tune.trainers.hints import Hints, value_meant
+from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan import models, releases
 from fp8tune.trainers.torchtitan.releases import LENIENT
-
-MAX_FAULTS, HINTS = 1000, 20
-"""Most faults that are kept, and of unknown keys with a hint."""
 
 READ = ("job", "model", "training", "parallelism", "activation_checkpoint", "compile")
 """Tables of which the trainer reads keys before the model is sharded, in any run."""
@@ -74,28 +73,21 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as the trainer holds it, with what it refuses or misreads."""
-        run = _Run(self)
+        run = _Run(self.schema, self.hints)
+        run.values = dict(self.defaults)
         run.file(raw)
-        return Loaded(run.values, run.written, run.faults)
+        return run.loaded
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the loader."""
 
-    def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
-        self.version = loader.schema.version
-        self.whole = f"a {loader.schema.title} config"
+    def __init__(self, schema: Schema, hints: Hints) -> None:
+        super().__init__(schema, hints)
+        self.version = schema.version
+        self.whole = f"a {schema.title} config"
         self.raw: dict[str, Any] = {}
-        self.values: dict[str, Any] = dict(loader.defaults)
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
         self.own_keys = False
-
-    def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        """Note a fault; of more than a thousand the rest is dropped."""
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load all tables, then look at what depends on several keys."""
@@ -148,7 +140,7 @@ class _Run:
         """Note a key that this release does not have, unless a module may add it."""
         if self.own_keys:
             return
-        value = releases.at(self.raw, path)
+        value = find(self.raw, path)
         if releases.inside(self.version, path, value, self.raw):
             for key in value:
                 self.unknown((*path, key), self.whole, ())
@@ -162,8 +154,7 @@ class _Run:
             facts = self.elsewhere(path)
             nested = len(path) > 1 and path[0] not in self.schema.sections
             if not facts["hint"] and not nested:
-                facts["hint"] = self.hints.for_key(path, keys)
-                facts |= key_meant(facts["hint"], path, keys)
+                facts |= self.meant(path, keys)
         kind = "ignored-key" if self.version == LENIENT else "unknown-key"
         name = dotted(path) if table == self.whole else str(path[-1])
         self.fault(kind, path, name=name, table=table, **facts)
@@ -211,9 +202,7 @@ class _Run:
         elif name == REDUCED and raw in DTYPES:
             pass  # a rule of its own says what follows
         elif spec.allowed and raw not in spec.allowed and name not in LATER:
-            hint = self.hints.for_value(spec, raw)
-            facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
-            self.fault("not-listed", path, value=raw, **facts)
+            self.not_allowed_by(spec, path, raw, "not-listed")
 
     def switch(self, raw: Any, path: Path) -> None:
         """What is no switch is one by Python's rules: text is true unless empty."""

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.formats.document import Path
+from fp8tune.formats.values import find
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import read
@@ -78,13 +79,13 @@ def elsewhere(version: str, path: Path, raw: dict[str, Any]) -> Elsewhere:
         return Elsewhere()
     owners = [v for v in _versions() if owner in _keys(v)]
     hint = f"a key of torchtitan {_span(owners)}"
-    value = at(raw, path)
+    value = find(raw, path)
     if value == {}:
         return Elsewhere(f"{hint}; the table is empty", gone="the table is empty")
     here = next((n for n in names if n in _keys(version)), "")
     if not here:
         return _lost(version, owner, owners, value, hint)
-    there = at(raw, tuple(here.split(".")))
+    there = find(raw, tuple(here.split(".")))
     hint = f"{hint}; {version} calls it `{here}`"
     if there is None:
         return Elsewhere(hint, home=here)
@@ -121,7 +122,7 @@ def inside(version: str, path: Path, value: Any, raw: dict[str, Any]) -> bool:
         if one[1] in _keys(version) and one[0].startswith(f"{name}."):
             return True
     here = (n for n in _other_names(name) if n in _keys(version))
-    return any(at(raw, tuple(n.split("."))) is not None for n in here)
+    return any(find(raw, tuple(n.split("."))) is not None for n in here)
 
 
 def _other_names(name: str) -> Iterator[str]:
@@ -130,13 +131,6 @@ def _other_names(name: str) -> Iterator[str]:
         for one, other in ((old, new), (new, old)):
             if name == one or name.startswith(f"{one}."):
                 yield other + name.removeprefix(one)
-
-
-def at(raw: Any, path: Path) -> Any:
-    """Return the value of a key in a file, ``None`` without one."""
-    for part in path:
-        raw = raw.get(part) if isinstance(raw, dict) else None
-    return raw
 
 
 def _versions() -> list[str]:

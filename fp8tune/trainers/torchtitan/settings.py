@@ -9,6 +9,7 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown
 from fp8tune.trainers.torchtitan.gemms import NAMES
+from fp8tune.trainers.torchtitan.loader import RECIPES
 from fp8tune.trainers.torchtitan.precision import AUTO, LINEAR
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
@@ -57,6 +58,8 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
 
 def fp8_recipe(job: Job, value: str) -> dict[str, Any]:
     """The name of the recipe; none for tensorwise, with which alone weights gather."""
+    if value not in RECIPES:
+        raise Unknown("fp8_recipe")
     if value == (job["recipe_given"] or "tensorwise"):
         return {}
     name = None if value == "tensorwise" else value

@@ -173,6 +173,38 @@ def test_only_the_value_of_one_flag_changes(before, values, after):
     assert apply(document.text, edits) == after.format("python a.py")
 
 
+@each(
+    ("before", "after"),
+    [
+        ("X=/c\n{} --x $X --y 1\n", "X=/c\n{} --y 1\n"),
+        ('{} --y 1 --x "$1"\n', "{} --y 1 \n"),
+        ('{} --x "$A"/b$(date +%s) --y 1\n', "{} --y 1\n"),
+        ("{} --y 1 \\\n  --x=${{A:-/a}}\n", "{} --y 1\n"),
+        ('X="--y 1 --x $1"\n{} $X\n', 'X="--y 1 "\n{} $X\n'),
+        ("A=('--y 1' \"--x $1\")\n{} ${{A[@]}}\n", "A=('--y 1' )\n{} ${{A[@]}}\n"),
+        (
+            "A=(--y 1)\n[ -f c ] && A+=(--x c)\n{} ${{A[@]}}\n",
+            "A=(--y 1)\n[ -f c ] && A+=()\n{} ${{A[@]}}\n",
+        ),
+        (
+            "if false; then\n  A=--x\nfi\n{} --y 1 --x $1\n",
+            "if false; then\n  A=--x\nfi\n{} --y 1 \n",
+        ),
+        ("{} --y 1 --x $1 $MORE\n", "{} --y 1 $MORE\n"),
+        ("X='1 --z 2'\n{} --x $X --y 1\n", ""),
+        ('{} --x "a"$(b "$(c)") --y 1\n', ""),
+        ("{} --x $1 --y 1 --x $2\n", ""),
+    ],
+)
+def test_a_flag_is_removed_with_its_word_whatever_stands_in_it(before, after):
+    document = Document(before.format("python a.py"))
+    try:
+        removed = apply(document.text, [document.remove_key(("x",))])
+    except CannotEdit:
+        removed = ""
+    assert removed == after.format("python a.py")
+
+
 def test_a_flag_twice_with_another_value():
     document = Document("python a.py --x 1 --y 2 \\\n  --x 3 --y 2\n")
     assert document.values["x"] == 3

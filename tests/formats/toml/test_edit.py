@@ -82,6 +82,7 @@ ADDED = [
     ("[t]\n[t.s]\nb = 1\n", "t.a", "[t]\na = 0\n[t.s]\nb = 1\n"),
     ("['t']\n", "t.a", "['t']\na = 0\n"),
     ("b = 1\r\n", "t.a", "b = 1\r\n\r\n[t]\r\na = 0\r\n"),
+    ("# c\n [t]\nb = 1\n", "a", "# c\na = 0\n [t]\nb = 1\n"),
     ("x = 1\n", "t u.a", 'x = 1\n\n["t u"]\na = 0\n'),
 ]
 
@@ -102,7 +103,6 @@ def test_add_a_key(text, path, after):
         ("[t.a]\n", "t.a"),
         ("x = [[ { b.c = 1 } ]]\n", "x.0.0.b.a"),
         ("", "t.0.a"),
-        ("[t]\n", "a"),
         ("[t]\n", "t.\n"),
     ],
 )

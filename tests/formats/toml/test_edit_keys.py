@@ -66,6 +66,24 @@ def test_remove_a_key(text, path, after):
     assert edited(text, "remove_key", path_of(path)) == (after, tomllib.loads(after))
 
 
+@each(
+    ("text", "path", "after"),
+    [
+        (
+            "a = 1\n[t]\nb = [\n  [1],\n]\n[t.s]\n[[t.u]] # c\nx = 1\n[t.u.v.w]\n"
+            "y = 1\n[[t.u]]\n# mine\n[tt]\n",
+            "t",
+            "a = 1\n[tt]\n",
+        ),
+        ("t.a = 1\nt.s.b = 2\nb = 1\n[t.u]\n[v]\n[t.w]\nc = 1", "t", "b = 1\n[v]\n"),
+        ("[x]\nt.a = { b = 1 }\nb = 1\n[x.t.u]\n", "x.t", "[x]\nb = 1\n"),
+    ],
+)
+def test_remove_a_table_with_all_that_is_in_it(text, path, after):
+    made = edited(text, "remove_table", path_of(path))
+    assert made == (after, tomllib.loads(after))
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [

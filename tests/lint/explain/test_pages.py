@@ -4,13 +4,9 @@ import pytest
 
 from fp8tune.config.mark import read_ignores
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.explain import explain, keys
-from fp8tune.lint.explain.derivation import Node
-from fp8tune.lint.explain.fact import fact_page
-from fp8tune.lint.explain.formula import Formula
+from fp8tune.lint.explain import keys
 from fp8tune.lint.explain.key import default, kind, takes
-from fp8tune.lint.explain.myths import about
-from fp8tune.lint.explain.rule import FindingText, FixText, Part, Verdict, rule_page
+from fp8tune.lint.explain.rule import FixText, rule_page
 from fp8tune.lint.rules import Rule
 from tests.each import each
 from tests.sample import NO_PIPELINE
@@ -67,30 +63,8 @@ def test_fixes_of_the_examples_and_experiments_of_the_file():
     assert page.experiments == [{"config": "x", "expect": "crash"}]
 
 
-FP8_AND_WIDTH = [
-    Part('precision == "fp8"', "true"),
-    Part("hidden_size % 16 != 0", "true"),
-    Part("not fp8.leaves_odd_sizes", "true"),
-]
-VALUES = [
-    Node("precision", "fp8", True, "", "train.mixed_precision, line 8"),
-    Node("hidden_size", 2050, True, "", "model.dim, line 3"),
-    Node("fp8.leaves_odd_sizes", False, True, "", ""),
-]
-
-
 def verdict(name, config):
     return rule_page(BUILTIN[name], config).verdict
-
-
-def test_a_verdict_that_fires(config):
-    message = (
-        "`model.dim = 2050` is not a multiple of 16, "
-        "which every FP8 GEMM needs for K and N"
-    )
-    assert verdict("fp8-hidden-size-not-16", config()) == Verdict(
-        "a.toml", "fires", [FindingText(3, message, None)], FP8_AND_WIDTH, VALUES
-    )
 
 
 def test_a_verdict_that_is_held_back(config):
@@ -127,29 +101,6 @@ def test_a_verdict_of_a_rule_on_faults(config, text, state):
     assert (found.state, found.parts, found.values) == (state, [], [])
 
 
-def test_a_key():
-    page = explain("train.mixed_precision")
-    assert (page.trainer, page.type, page.default, page.field) == (
-        "KempnerForge",
-        "text",
-        '"bf16"',
-        "precision",
-    )
-    assert page.takes == '"bf16", "fp16", "fp32", "fp8"'
-    assert {"precision", "dtype", "fp8", "use_fp8"} <= set(page.called)
-    assert {"fp8-with-tensor-parallel", "fp8-without-compile"} <= set(page.rules)
-    assert {"fp8_recipe", "memory.peak_gib"} <= set(page.facts)
-    assert "precision" not in page.facts
-    assert page.myths == about("precision")
-    assert page.value is None
-
-
-def test_a_key_with_a_config(config):
-    page = explain("train.batch_size", config())
-    assert page.value == Node("train.batch_size", 4, True, "sequences", "line 7")
-    assert explain("data.datasets[].weight", config()).value is None
-
-
 @each(
     ("name", "words"),
     [
@@ -166,23 +117,3 @@ def test_a_key_with_a_config(config):
 def test_type_default_and_range_in_words(name, words):
     key = keys()[name]["kempnerforge"]
     assert (kind(key), default(key), takes(key)) == words
-
-
-def test_a_fact():
-    page = fact_page("kempnerforge", "memory.logits_gib")
-    assert page._replace(rules=[]) == page._replace(
-        name="memory.logits_gib",
-        trainer="",
-        meaning="Logits and their gradients in the backward pass of the loss [GiB].",
-        details="",
-        unit="GiB",
-        said="",
-        formula=Formula(
-            ("head_tokens * vocab_size * logit_bytes / GIB",), {"GIB": 2**30}
-        ),
-        inputs=["head_tokens", "vocab_size", "logit_bytes"],
-        derivation=None,
-        rules=[],
-    )
-    assert "memory.peak_gib" in page.facts
-    assert "may-not-fit" in page.rules

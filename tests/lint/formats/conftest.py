@@ -4,7 +4,6 @@ import pytest
 
 from fp8tune.config.settings import Options
 from fp8tune.lint.diagnostic import Change, Fix, Region
-from fp8tune.lint.examples import plain_config
 from fp8tune.lint.run import run
 from tests.lint.formats.samples import SAMPLES
 from tests.lint.formats.sarif_log import checked
@@ -48,30 +47,6 @@ def sample(request, write, fp8tune):
         return fp8tune("lint", "--output-format", output_format, *options, *arguments)
 
     return lint
-
-
-@pytest.fixture
-def examples(write, builtin):
-    """The first bad example of every rule as a file; returns their names."""
-    files = {
-        f"{rule.name}.{rule.bad[0].format}": plain_config(rule.bad[0])
-        for rule in builtin
-    }
-    besides = {f"{rule.name}-2.toml": rule.bad[0].beside for rule in builtin}
-    files |= {name: text for name, text in besides.items() if text}
-    write(files)
-    return list(files)
-
-
-@pytest.fixture
-def in_files(builtin):
-    """The names of the rules whose examples need no command line and no packages."""
-    shown = ((rule.name, rule.bad[0]) for rule in builtin)
-    return {
-        name
-        for name, bad in shown
-        if not (bad.arguments or bad.installed or bad.environment)
-    }
 
 
 @pytest.fixture

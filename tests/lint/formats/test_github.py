@@ -94,13 +94,6 @@ def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):
     assert one.data.startswith("stale: known.json:2: a.toml no longer has fp8-with")
 
 
-def test_paths_count_from_the_checkout(write, annotations, tmp_path, monkeypatch):
-    write({"sub/a.toml": TP})
-    monkeypatch.chdir("sub")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
-    assert annotations("a.toml")[0].properties["file"] == "sub/a.toml"
-
-
 @pytest.mark.parametrize(
     ("variable", "options", "annotated"),
     [

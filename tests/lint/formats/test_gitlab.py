@@ -20,20 +20,6 @@ def test_every_sample_is_valid(sample):
     assert len(issues) == len(sample("json").json["diagnostics"])
 
 
-def test_an_issue(write, report):
-    write({"sub/a.toml": TP})
-    (issue,) = report(".")
-    assert len(issue.pop("fingerprint")) == 64
-    assert issue == {
-        "description": "FP8 does not work with tensor parallelism in this trainer "
-        "(`distributed.tp = 4`); set `distributed.tp = 1` and shard with FSDP only, or "
-        "train in bf16",
-        "check_name": "fp8-with-tensor-parallel",
-        "severity": "blocker",
-        "location": {"path": "sub/a.toml", "lines": {"begin": 4, "end": 4}},
-    }
-
-
 @pytest.mark.parametrize(
     ("category", "level", "severity"),
     [

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.lint.formats.junit_report import checked
-from tests.lint.formats.samples import HELD, TWICE
+from tests.lint.formats.samples import HELD
 from tests.sample import GOOD, TP
 
 
@@ -70,9 +70,3 @@ def test_a_stale_baseline_fails(write, fp8tune, report):
         ("a.toml", "0"),
         ("stale", "1"),
     ]
-
-
-def test_equal_findings_have_names_of_their_own(write, report):
-    write({"a.toml": TWICE})
-    names = [case.get("name") for case in report("a.toml").iter("testcase")]
-    assert names == ["bad-ignore", "bad-ignore (2)"]

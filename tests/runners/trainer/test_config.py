@@ -130,6 +130,15 @@ def test_a_layout_that_cannot_hold_the_keys_is_refused_before_the_search():
         runner_of("kempnerforge", text, data_missing="a is not here")
 
 
+def test_the_message_names_the_flag_that_cannot_be_removed():
+    text = MEGATRON.replace("--load $CKPT", "--load a$(b $(c))")
+    known = trainer("megatron_lm")
+    document = parse(text.encode(), "a.sh")
+    config = UserConfig(known, document, known.load(document.values), Target("", 8))
+    with pytest.raises(CannotWrite, match=r"^cannot write `load`: the flag and its"):
+        config.for_trial({}, [recipe_of(known.about).trial], {})
+
+
 def test_knobs_that_cannot_be_set_are_a_failed_trial():
     text = TORCHTITAN.format(float8="no_such_converter", enable="enable")
     config = config_of("torchtitan==0.2.2", text)
@@ -263,18 +272,20 @@ checkpoint:
 """
 MEGATRON = """\
 #!/bin/bash
+CKPT=${1:-out/ckpt}
 ARGS=(
     --num-layers 32 --hidden-size 4096 --num-attention-heads 32
     --seq-length 4096 --max-position-embeddings 4096
-    --save out/ckpt --save-interval 500   # mine
+    --save "$CKPT" --save-interval 500   # mine
 )
 torchrun --nproc_per_node 8 pretrain_gpt.py "${ARGS[@]}" \\
     --micro-batch-size 1 --global-batch-size 128 \\
     --bf16 --fp8-format hybrid --lr 3e-4 --train-iters 5000 \\
-    --load out/ckpt --eval-iters 10 --log-interval 10
+    --load $CKPT --tensorboard-dir "$2" --eval-iters 10 --log-interval 10
 """
 MEGATRON_TRIAL = """\
 #!/bin/bash
+CKPT=${1:-out/ckpt}
 ARGS=(
     --num-layers 32 --hidden-size 4096 --num-attention-heads 32
     --seq-length 4096 --max-position-embeddings 4096
@@ -287,7 +298,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py "${ARGS[@]}" \\
 --profile-step-start 2 --tensorboard-dir /t/tensorboard --use-pytorch-profiler
 """
 PRIME_RL = """\
-max_steps = 1000
+# mine
 [model]
 name = "Qwen/Qwen3-8B"
 [data]
@@ -301,10 +312,21 @@ interval = 100   # often
 interval = 10
 [val.data]
 name = "a/b"
+[eval]
+interval = 25
+[eval.sampling]
+max_completion_tokens = 1024
+[[eval.source]]
+name = "reverse-text"
+[eval.source.env.taskset]
+id = "reverse-text"
+[[eval.source]]
+name = "other"
 [monitors.wandb]
 project = "numbers"
 """
 PRIME_RL_TRIAL = """\
+# mine
 max_steps = 1000000
 output_dir = "/s/output"
 [model]
@@ -314,7 +336,6 @@ type = "sft"
 name = "a/b"
 batch_size = 64
 micro_batch_size = 4
-# often
 """
 
 

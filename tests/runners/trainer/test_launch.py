@@ -129,6 +129,28 @@ def test_the_trainers_own_python_runs_it(ours, tmp_path):
     assert find_launch(known, "", 1, "cpu", own=True).python == sys.executable
 
 
+@each(
+    ("script", "said"),
+    [
+        ("echo 'no torch\nin here' >&2; exit 3", "it ends with code 3: in here"),
+        ("exit 1", "it ends with code 1"),
+        ("echo hello", "it is no Python"),
+        ("exec sleep 60", "no answer within 1 s"),
+    ],
+)
+def test_a_program_that_is_no_python_is_told_in_a_line(
+    monkeypatch, tmp_path, script, said
+):
+    monkeypatch.setattr(launch, "ASK_S", 1.0)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    with pytest.raises(CannotLaunch) as error:
+        launch.releases_in(str(python), "", ["torch"])
+    typed = "--python PATH names the Python that has the trainer"
+    assert str(error.value) == f"{python}: {said}; {typed}"
+
+
 def test_what_the_trainer_runs_on_is_known(ours):
     found = find_launch(ours(), "", 1, "cpu", own=True)
     assert {"torch", "torchao"} <= set(found.versions)
