@@ -319,7 +319,7 @@ def test_a_search_freezes_what_the_trainer_calls_learned():
         True,
         False,
         False,
-        False,
+        True,
     ]
     assert is_kept(new, "precision", "precision")
 
