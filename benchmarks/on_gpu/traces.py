@@ -120,7 +120,9 @@ def measure(todo: Iterable[Case], device: str, folder: Path) -> Iterator[Row]:
         with gzip.open(f"{path}.gz", "wb") as file:
             file.write(text)
         path.unlink()
-        row = {"case": case.name, **_counts(trace), "kernels": _kernels(text)}
+        events = json.loads(text)["traceEvents"]
+        kernels = {event["name"] for event in events if event.get("cat") == "kernel"}
+        row = {"case": case.name, **_counts(trace), "kernels": sorted(kernels)}
         yield {**row, "word": word, "right": case.right}
 
 
@@ -132,9 +134,3 @@ def _counts(trace: Trace) -> Row:
         "backward": trace.backward,
         "compiled": trace.compiled,
     }
-
-
-def _kernels(text: bytes) -> list[str]:
-    """Return the names of the kernels that ran on the GPU, none on a CPU."""
-    events = json.loads(text)["traceEvents"]
-    return sorted({event["name"] for event in events if event.get("cat") == "kernel"})

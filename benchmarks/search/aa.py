@@ -21,7 +21,7 @@ from benchmarks import machine
 from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.strategy import Strategy

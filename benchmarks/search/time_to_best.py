@@ -33,8 +33,8 @@ from benchmarks.search.recording import record
 from benchmarks.search.rules import RULES, Ran, Rule
 from fp8tune.report.plots import Colours, label_rows, new_figure, settings
 from fp8tune.search.answer.choice import choose
-from fp8tune.search.coordinator import Search
 from fp8tune.search.history import History
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study

@@ -87,7 +87,7 @@ def misread(config: Config) -> Iterator[str]:
     """
     rules = rules_for(config.path)
     for found in _findings(config):
-        if found.severity != "note" and _is_fault(found, rules):
+        if found.fix is not None and _is_fault(found, rules):
             hint = f": {found.help}" if found.help else ""
             yield _placed(found, config, hint)
 

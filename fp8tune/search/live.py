@@ -18,9 +18,9 @@ from fp8tune.search.answer.answer import Estimate, failure_code
 from fp8tune.search.answer.decide import answer_so_far
 from fp8tune.search.answer.wording import FAILURES, gib, percent
 from fp8tune.search.budget import show_duration
-from fp8tune.search.coordinator import Event
 from fp8tune.search.history import History
 from fp8tune.search.labels import short_label
+from fp8tune.search.loop import Event
 from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import ratio, speed, verdict

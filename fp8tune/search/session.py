@@ -29,10 +29,10 @@ from fp8tune.search.calibrate import (
     keep,
     stored_calibration,
 )
-from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.knobs import keys_to_free
 from fp8tune.search.linting import check_config
+from fp8tune.search.loop import Event, Search
 from fp8tune.search.losses.loss_runs import (
     Conditions,
     conditions_for_replay,

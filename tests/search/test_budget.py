@@ -18,7 +18,7 @@ from fp8tune.search.history import History
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space
-from tests.search.test_coordinator import RECORDS, searched
+from tests.search.test_loop import RECORDS, searched
 from tests.search.tries import (
     BEST,
     CONFIG,

@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.answer.stored import as_json
 from fp8tune.search.answer.wording import closing
-from fp8tune.search.coordinator import Event
+from fp8tune.search.loop import Event
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.write.comments import summary
 from fp8tune.search.write.output import progress

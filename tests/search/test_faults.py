@@ -12,7 +12,7 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy

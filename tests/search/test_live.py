@@ -9,8 +9,8 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from fp8tune.job import Target
-from fp8tune.search.coordinator import Event
 from fp8tune.search.live import Board
+from fp8tune.search.loop import Event
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.study import Study
 from fp8tune.search.write.output import display

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import NoWorkers, Peer, Watcher
 from fp8tune.search.storage import BEAT
 from fp8tune.search.study import Study, is_lost
 from fp8tune.trials.order import PlannedTrial
-from tests.search.test_coordinator import RECORDS, searched
+from tests.search.test_loop import RECORDS, searched
 from tests.search.tries import (
     BEST,
     GIVEN,

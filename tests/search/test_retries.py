@@ -5,7 +5,7 @@ import pytest
 from fp8tune.runners.replay import Replay
 from fp8tune.search.answer.answer import Finding
 from fp8tune.search.answer.findings import machine_findings
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.recorded import usable_records
 from fp8tune.search.study import Study
@@ -16,7 +16,7 @@ from fp8tune.trials.trial import (
     trials_that_count,
     uncharged_seconds,
 )
-from tests.search.test_coordinator import BEST_BF16, RECORDS
+from tests.search.test_loop import BEST_BF16, RECORDS
 from tests.search.tries import (
     BEST,
     BF16,

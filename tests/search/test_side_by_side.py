@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.prior import CORRECTED
 from fp8tune.search.sampler import Expected

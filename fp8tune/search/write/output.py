@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TextIO
 from fp8tune.search.answer.answer import failure_code
 from fp8tune.search.answer.wording import FAILURES, gib, mark
 from fp8tune.search.budget import show_duration
-from fp8tune.search.coordinator import Event
 from fp8tune.search.labels import describe
+from fp8tune.search.loop import Event
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,

@@ -15,7 +15,7 @@ from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_en
 from fp8tune.runners.builtin.worker_record import worker_record
 from fp8tune.runners.process import WorkerResult
 from fp8tune.runners.sampling import Sampling
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.losses.compare import loss_curve
 from fp8tune.search.losses.loss_runs import Conditions
 from fp8tune.search.pool import Peer

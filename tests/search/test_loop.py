@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.answer.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
-from fp8tune.search.coordinator import Search
+from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
 from fp8tune.trials.order import PlannedTrial
