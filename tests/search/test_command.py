@@ -112,11 +112,19 @@ def test_a_config_that_failed_when_measured_again_gives_way(replay):
 
 
 @pytest.mark.parametrize("key", ["", "foo\0bar", "train.batch_size.x"])
-def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
+def test_a_record_with_a_key_that_the_trainer_lacks_is_left_out(replay, key):
+    odd = RECORDS[-1]._replace(knobs={**RECORDS[-1].knobs, key: 1})
+    chosen = answered(replay, RECORDS)[1]["knobs"]
+    assert answered(replay, [*RECORDS, odd])[1]["knobs"] == chosen
+    done = replay([*RECORDS, odd])
+    assert "note: 1 record is left out: another value of " in done.err
+
+
+def test_a_knob_that_cannot_be_written_is_kept(replay):
+    key = "train.batch_size.x"
     records = [r._replace(knobs={**r.knobs, key: 1}) for r in RECORDS]
-    done = replay(records)
-    assert (done.code, done.out) == (2, "")
-    assert " cannot be varied: " in done.err
+    done = replay([*RECORDS, *records], "--allow", key)
+    assert done.out.startswith(f"{key} is kept: `train.batch_size` is one value: ")
 
 
 @pytest.mark.parametrize(
@@ -207,8 +215,9 @@ def test_knobs_that_only_some_records_name(replay, fp8tune):
         ran(GIVEN, speed)._replace(knobs=own)
         for own, speed in zip(knobs, (100, 120, 140), strict=True)
     ]
-    first = answered(replay, records)
+    new = ("--allow", "train.new")
+    first = answered(replay, records, *new)
     assert (first[0], first[1]["knobs"]) == (0, knobs[-1])
-    assert answered(replay, records) == first
+    assert answered(replay, records, *new) == first
     done = fp8tune("report", first[1]["study"])
     assert (done.code, done.err) == (0, "")

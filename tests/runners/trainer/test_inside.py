@@ -192,7 +192,7 @@ def _is_in(folder, path):
     [
         ("becomes_nan", "nan", "steady", "the loss is NaN or infinite from step 3 on"),
         ("plain", "user", "steady", "the trainer ended after step 5"),
-        ("downloads", "user", "build", "HF_HUB_OFFLINE=1"),
+        ("downloads", "user", "build", "type `hf download NAME` once before"),
         ("hangs", "hang", "steady", "stopped at its deadline in stage steady"),
     ],
 )
