@@ -131,8 +131,8 @@ def test_a_knob_that_another_key_sets_is_kept(
     said = {offer.knob.role: offer.why for offer in plan.offers}
     assert (free, plan.kept) == (varied, kept)
     assert said.items() >= kept.items()
-    twin = plan.space.in_bf16(plan.baseline)
-    assert (twin is None) == (path != "a.sh")
+    bf16_baseline = plan.space.in_bf16(plan.baseline)
+    assert (bf16_baseline is None) == (path != "a.sh")
     if path == "b.yaml":
         assert {
             said[role] for role in ("precision", "te_recipe", "fp8_parameters")
