@@ -204,7 +204,7 @@ def _word(name: str, fact: str, job: Job, about: About) -> str:
 def why_unknown(fact: str, config: Config) -> str:
     """Return why a fact has no value in a config; empty if it has one."""
     about, job = config.trainer.about, config.job
-    name = _lacking(job, fact)
+    name = lacking(job, fact)
     if name and (reason := uncovered(config.trainer)):
         return reason
     name = _asked(job, {fact: name})[fact] if name else ""
@@ -240,7 +240,7 @@ def _unset(name: str, job: Job) -> list[str]:
     What a function asks of the whole job is found one by one, each taken to be off.
     """
     key = job.words.key(name)
-    missing = _lacking(job, key)
+    missing = lacking(job, key)
     source = job.words.computed.get(key)
     if not missing:
         return []
@@ -253,7 +253,7 @@ def _unset(name: str, job: Job) -> list[str]:
     while source.of_job and asked in job.words.keys and asked not in found:
         found[asked] = None
         job = job.with_values({asked: False})
-        asked = job.key(_lacking(job, key) or missing)
+        asked = job.key(lacking(job, key) or missing)
     return list(found)
 
 
@@ -261,18 +261,19 @@ def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
     """Return what is missing; ``gpu`` only if naming one would help."""
     names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
     jobs = [job.on_gpu(name) for name in names]
-    lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
+    lacks = {fact: [lacking(other, fact) for other in jobs] for fact in missing}
     return {
         fact: name
         if not jobs or name == TOO_MUCH
         else "gpu"
-        if "" in lacking[fact]
-        else lacking[fact][0]
+        if "" in lacks[fact]
+        else lacks[fact][0]
         for fact, name in missing.items()
     }
 
 
-def _lacking(job: Job, fact: str) -> str:
+def lacking(job: Job, fact: str) -> str:
+    """Return the name that ``Unknown`` carries for a fact; empty if it has a value."""
     try:
         job[fact]
     except Unknown as error:
@@ -300,7 +301,7 @@ def _bound(job: Job) -> list[str]:
         words = f"upper bound: {whole['fp8.limit']:.2f}x"
     except Unknown:
         return []
-    adapters = _lacking(job, "whole_model") == "model.adapter"
+    adapters = lacking(job, "whole_model") == "model.adapter"
     lower = " (lower with adapters)" * adapters
     return [f"{words}{lower}, if FP8 halves the time of its GEMMs"]
 

@@ -173,6 +173,9 @@ NEEDED = {
 }
 """Facts that a user can give, and how, by the name that ``Unknown`` carries."""
 
+INSTALLED = frozenset({"transformers", "fp8_backend"})
+"""Those of them that the packages of the run's Python tell."""
+
 UNSAID = "unsaid."
 """Beginning of fields, with commas, that the file of a user's trainer does not say."""
 

@@ -116,7 +116,7 @@ def look_ahead(options: SearchOptions) -> DryRun:
         command: Sequence[str] = ()
         refused, notes = "", [*plan.notes]
         try:
-            recipe = check_start(options, config)
+            recipe = check_start(options, config, python=bool(options.python))
             check_varied(plan)
             command = _words(options, config, recipe) if recipe else BUILTIN
             notes += [world_size_note(config)] * bool(config.job.target.world_size)

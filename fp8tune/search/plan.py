@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
-from fp8tune.estimate.whole import why_unknown
-from fp8tune.facts.gaps import GAPS, MEANT
+from fp8tune.estimate.whole import lacking, why_unknown
+from fp8tune.facts.gaps import GAPS, INSTALLED, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.document import InvalidText
 from fp8tune.formats.joined import Joined, Part
@@ -216,14 +216,16 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def check_planned(config: Config, *, builtin: bool) -> None:
+def check_planned(config: Config, *, builtin: bool, python: bool = True) -> None:
     """Raise ``CannotSearch`` if no trial of a config can be planned.
 
-    ``builtin`` says that fp8tune's own trial runs them.
+    ``builtin`` says that fp8tune's own trial runs them. Without ``python``, the run's,
+    what its packages tell may be unknown.
     """
+    awaited = frozenset() if python else INSTALLED
     by_reason: dict[str, list[str]] = {}
     for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
-        if config.job.find(name) is None:
+        if (lacks := lacking(config.job, name)) and lacks not in awaited:
             by_reason.setdefault(why_unknown(name, config), []).append(name)
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"

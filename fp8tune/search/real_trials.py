@@ -225,10 +225,13 @@ def with_runner(options: SearchOptions, config: Config | None = None) -> SearchO
     return options._replace(runner="builtin" if builtin else "trainer")
 
 
-def check_start(options: SearchOptions, config: Config) -> Recipe | None:
+def check_start(
+    options: SearchOptions, config: Config, *, python: bool = True
+) -> Recipe | None:
     """Raise ``CannotSearch`` if no search of a config can start, on any machine.
 
     Returns how the config's own trainer is run, ``None`` for fp8tune's own trial.
+    Without ``python``, the run's, what its packages tell may be unknown.
     """
     check_config(config, keys_to_free(config, options.allow, options.device))
     recipe = None
@@ -237,7 +240,7 @@ def check_start(options: SearchOptions, config: Config) -> Recipe | None:
     else:
         recipe = recipe_of_trials(options, config)
     try:
-        check_planned(config, builtin=recipe is None)
+        check_planned(config, builtin=recipe is None, python=python)
     except CannotSearch as error:
         why = "; ".join((*misread(config), str(error)))
         raise CannotSearch(why) from None

@@ -27,6 +27,18 @@ bf16: true
 SCRIPT = (
     "accelerate launch --config_file launch.yaml train.py --config sft.yaml --rows 3"
 )
+LLAMA = """\
+model_name_or_path: a/b
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: identity
+template: llama3
+cutoff_len: 64
+output_dir: out
+fp8: true
+fp8_backend: torchao
+"""
 FITS = FORGE.replace("32", "32\nmax_seq_len = 4096")
 TARGET = ("--gpu", "h100", "--world-size", "8")
 
@@ -173,6 +185,16 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     command, refused = said("launch.yaml")
     assert command == []
     assert "name the training arguments: add --with" in refused
+
+
+def test_what_the_run_s_python_tells_may_be_unknown(tmp_path, monkeypatch, fp8tune):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.yaml").write_text(LLAMA)
+    ran = fp8tune("search", "sft.yaml", "--dry-run", *TARGET)
+    said = " ".join(ran.out.split())
+    assert ran.code == 0
+    assert "precision: FP8 depends on the release of transformers" in said
+    assert "not on this machine yet: LLaMA-Factory is not installed" in said
 
 
 def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8tune):
