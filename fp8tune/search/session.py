@@ -82,7 +82,7 @@ from fp8tune.search.start_workers import (
     study_to_join,
 )
 from fp8tune.search.stop import STOPPED, Stop
-from fp8tune.search.storage import BadStudy, check_locks, errors_of
+from fp8tune.search.storage import BadStudy, Searched, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.writable import check_varied
@@ -170,7 +170,17 @@ def _search(
     check_outputs(options)
     held.enter_context(read_as_installed(options))
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
-    prepared = prepare(options, held)
+    try:
+        prepared = prepare(options, held)
+    except Searched as other:
+        if options.storage.startswith("sqlite") or options.runner == "replay":
+            raise
+        if not options.storage:
+            raise CannotSearch(f"{other}; --study {other.study} joins it") from None
+        note(
+            f"joins the search of {other.study}, whose first process writes the answer"
+        )
+        return _join(options._replace(study=other.study), stop, held)
     plan, study = prepared.plan, prepared.study
     about = study.about  # now, as a database may be gone at the end
     out = sys.stderr if options.as_json else sys.stdout

@@ -48,6 +48,14 @@ class BadStudy(CannotSearch):
     """A study cannot be read or written; the message says where and why."""
 
 
+class Searched(BadStudy):
+    """Another process on this machine searches the study of a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.study = os.path.basename(folder)
+        super().__init__(f"{folder}: another search is running in it")
+
+
 class JournalBackend(JournalFileBackend):
     """Optuna's journal in one file, whose lock ends with the process that holds it.
 
@@ -187,7 +195,7 @@ def alone_in(folder: str) -> Iterator[None]:
     """Lock a study's folder against other searches; create it if it is missing.
 
     A killed search leaves no lock. File systems without locks are not locked.
-    Raises ``BadStudy`` and ``OSError``.
+    Raises ``Searched`` and ``OSError``.
     """
     make_folder(folder)
     with open(os.path.join(folder, LOCK), "a", opener=no_link) as file:
@@ -195,7 +203,7 @@ def alone_in(folder: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise BadStudy(f"{folder}: another search is running in it") from None
+                raise Searched(folder) from None
         yield
 
 

@@ -249,9 +249,25 @@ def test_two_searches_of_one_study(command):
     second = command.start()
     _, err = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 2
-    assert "another search is running in it" in err
+    assert "another search is running in it; --study a-" in err
     first.kill()
     first.communicate()
+
+
+def test_the_same_command_joins_in_a_storage_that_several_may_use(command):
+    shared = "--storage", "shared.journal"
+    first = command.at_work(*shared)
+    second = command.start(*shared)
+    until = time.monotonic() + PATIENCE_S
+    while sum(map(_is_trial, command.processes())) < 2:
+        assert time.monotonic() < until
+        assert second.poll() is None, second.stderr.read()
+        time.sleep(0.05)
+    second.kill()
+    first.kill()
+    assert "joins the search of a-" in second.communicate()[1]
+    first.communicate()
+    assert command.left() == []
 
 
 def test_synthetic_data_is_told_though_no_trial_ended(tmp_path):
