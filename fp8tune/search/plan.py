@@ -337,9 +337,10 @@ def why_synthetic_data(config: Config) -> str:
 
 
 def is_covered(config: Config) -> bool:
-    """Return whether fp8tune's own trial may represent a config."""
+    """Return whether fp8tune's own trial on one GPU may represent a config."""
     job = config.job
-    return job.words.knows("trial_refusal") and not job.find("trial_refusal")
+    refused = not job.words.knows("trial_refusal") or job.find("trial_refusal")
+    return not refused and (job.find("tp") or 1) == 1
 
 
 def ranks_of_trial(config: Config, running: int = 1) -> int:
