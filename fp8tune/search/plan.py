@@ -28,9 +28,14 @@ from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
 
-NEEDED = ("micro_batch", "grad_accum", "precision")
-"""Fields of the job without which no trial can be planned. The trainer itself, whose
-steps have the tokens of the config, needs ``step.tokens`` too."""
+NEEDED = {
+    "micro_batch": "the micro-batch",
+    "grad_accum": "the gradient accumulation",
+    "precision": "the precision",
+    "step.tokens": "the number of tokens per step",
+}
+"""Fields and facts of the job without which no trial can be planned. fp8tune's own
+trial does without the last."""
 
 
 class Plan(NamedTuple):
@@ -224,9 +229,10 @@ def check_planned(config: Config, *, builtin: bool, python: bool = True) -> None
     """
     awaited = frozenset() if python else INSTALLED
     by_reason: dict[str, list[str]] = {}
-    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
+    for name in [*NEEDED][: -1 if builtin else None]:
         if (lacks := lacking(config.job, name)) and lacks not in awaited:
-            by_reason.setdefault(why_unknown(name, config), []).append(name)
+            why = why_unknown(name, config)
+            by_reason.setdefault(why, []).append(NEEDED[name])
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"
         raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")

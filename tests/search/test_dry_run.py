@@ -203,7 +203,7 @@ def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8t
     first, rest = json.loads(ran.out)["refused"].split(" [unknown-argument]; ")
     assert first.startswith("sft.yaml:3: neither transformers nor TRL has an argument")
     assert "did you mean `max_length`?" in first
-    assert rest.startswith("sft.yaml: step.tokens is not known: ")
+    assert rest.startswith("sft.yaml: the number of tokens per step is not known: ")
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ def test_a_replay_runs_no_trial(titan, project, fp8tune):
         (
             "rl.toml",
             "[orchestrator]\nbatch_size = 64\n[trainer]\n",
-            "rl.toml: grad_accum, step.tokens are not known: no estimate "
-            "covers the micro-batches of an RL step, whose number depends on "
-            "its rollouts",
+            "rl.toml: the gradient accumulation, the number of tokens per step are "
+            "not known: no estimate covers the micro-batches of an RL step, "
+            "whose number depends on its rollouts",
         ),
     ],
 )
