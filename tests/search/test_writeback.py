@@ -166,7 +166,6 @@ def test_what_cannot_be_kept_is_refused(text):
         CONFIG.replace("tp = 1\n", ""),
         CONFIG.replace("'fp8'", '"fp8"'),
         CONFIG.replace("# per GPU", ""),
-        CONFIG.replace("[distributed]", "[other]\n[distributed]"),
     ],
 )
 def test_a_change_of_other_parts_is_refused(after):

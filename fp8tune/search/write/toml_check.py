@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fp8tune.formats.document import ConfigDocument
-from fp8tune.formats.edits import CannotEdit, Edit, apply
-from fp8tune.formats.values import find
+from fp8tune.formats.edits import CannotEdit
 
 Names = tuple[str, ...]
 
@@ -14,12 +14,12 @@ Names = tuple[str, ...]
 def check_others(
     before: ConfigDocument, after: ConfigDocument, paths: Sequence[Names]
 ) -> None:
-    """Raise ``CannotEdit`` unless all but these keys is as it was, comments included.
-
-    New tables are at the end.
-    """
-    old, new = _others(before, paths), _others(after, paths)
-    if old != new[: len(old)] or _comments(before) != _comments(after):
+    """Raise ``CannotEdit`` unless all other values and all comments are as they were."""
+    old, new = dict(_values(before)), dict(_values(after))
+    for path in paths:
+        old.pop(path, None)
+        new.pop(path, None)
+    if old != new or _comments(before) != _comments(after):
         keys = ", ".join(map(".".join, paths))
         raise CannotEdit(
             f"{keys}: this cannot be written without changing other parts of the file; "
@@ -27,21 +27,25 @@ def check_others(
         )
 
 
-def _others(document: ConfigDocument, paths: Sequence[Names]) -> list[str]:
-    """Return the words of a config without these keys and without comments."""
+def _values(document: ConfigDocument) -> Iterator[tuple[Names, str]]:
+    """Yield each key with its value as it is written."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    comments = [Edit(*span, "") for span in document.comments()]
     try:
-        config = tomlkit.parse(apply(document.text, comments))
-        for *tables, name in paths:
-            table = find(config, tuple(tables))
-            if isinstance(table, dict):
-                table.pop(name, None)
-        return config.as_string().split()
+        yield from _below(tomlkit.parse(document.text), ())
     except (TOMLKitError, RecursionError) as error:
         raise CannotEdit(f"tomlkit cannot read this file: {error}") from None
+
+
+def _below(table: Any, path: Names) -> Iterator[tuple[Names, str]]:
+    import tomlkit
+
+    for name, item in table.items():
+        if isinstance(item, dict):
+            yield from _below(item, (*path, name))
+        else:
+            yield (*path, name), tomlkit.item(item).as_string().strip()
 
 
 def _comments(document: ConfigDocument) -> list[str]:
