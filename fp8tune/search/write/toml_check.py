@@ -14,11 +14,21 @@ Names = tuple[str, ...]
 def check_others(
     before: ConfigDocument, after: ConfigDocument, paths: Sequence[Names]
 ) -> None:
-    """Raise ``CannotEdit`` unless all other values and all comments are as they were."""
-    old, new = dict(_values(before)), dict(_values(after))
-    for path in paths:
-        old.pop(path, None)
-        new.pop(path, None)
+    """Raise ``CannotEdit`` if another value is written otherwise, or a comment."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        old, new = (
+            {
+                place: tomlkit.item(value).as_string().strip()
+                for place, value in _values(tomlkit.parse(document.text), ())
+                if not any(place[: len(path)] == path for path in paths)
+            }
+            for document in (before, after)
+        )
+    except (TOMLKitError, RecursionError) as error:
+        raise CannotEdit(f"tomlkit cannot read this file: {error}") from None
     if old != new or _comments(before) != _comments(after):
         keys = ", ".join(map(".".join, paths))
         raise CannotEdit(
@@ -27,25 +37,12 @@ def check_others(
         )
 
 
-def _values(document: ConfigDocument) -> Iterator[tuple[Names, str]]:
-    """Yield each key with its value as it is written."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    try:
-        yield from _below(tomlkit.parse(document.text), ())
-    except (TOMLKitError, RecursionError) as error:
-        raise CannotEdit(f"tomlkit cannot read this file: {error}") from None
-
-
-def _below(table: Any, path: Names) -> Iterator[tuple[Names, str]]:
-    import tomlkit
-
-    for name, item in table.items():
-        if isinstance(item, dict):
-            yield from _below(item, (*path, name))
+def _values(table: Any, path: Names) -> Iterator[tuple[Names, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _values(value, (*path, name))
         else:
-            yield (*path, name), tomlkit.item(item).as_string().strip()
+            yield (*path, name), value
 
 
 def _comments(document: ConfigDocument) -> list[str]:
