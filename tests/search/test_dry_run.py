@@ -12,6 +12,7 @@ import pytest
 
 from fp8tune.runners.trainer import inside
 from tests.each import each
+from tests.field.test_scripts import RUN
 from tests.search.test_knobs import FORGE, TITAN
 from tests.search.test_written_formats import AXOLOTL
 
@@ -120,6 +121,13 @@ def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8
         "reshard": ("fsdp_config.fsdp_reshard_after_forward", "c/launch.yaml", "speed"),
         "warmup": ("training.warmup_steps", "c/sft.yaml", "numerics"),
     }
+
+
+@each(("length", "shown"), [("iters", True), ("samples", False)])
+def test_a_warmup_in_samples_is_not_shortened(project, fp8tune, length, shown):
+    project({"run.sh": f"{RUN} --bf16 --train-{length} 6400\n"})
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100")
+    assert ("warmup (lr_warmup_iters): a shorter one" in ran.out) is shown
 
 
 @pytest.fixture
