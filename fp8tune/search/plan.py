@@ -229,7 +229,8 @@ def check_planned(config: Config, *, builtin: bool, python: bool = True) -> None
             by_reason.setdefault(why_unknown(name, config), []).append(name)
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"
-        raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")
+        what = f"{', '.join(names)} {are} not known"
+        raise CannotSearch(f"{config.typed_path}: {what}: {why}")
 
 
 def plan_for_trials(

@@ -265,7 +265,7 @@ def test_arguments_behind_a_script_are_its_own(fp8tune, project):
     script = RUN.replace("-batch-size 1 ", "-batch-size $2 ")
     project({"run.sh": f"{script} --bf16 --train-iters 100\n"})
     alone = fp8tune("lint", "run.sh")
-    assert "`$2`, which is not known before the run: add the script's" in alone.out
+    assert "`$2`, which is not known before the run: write its value" in alone.out
     for words in (["lint", "run.sh"], ["lint", "--script", "run.sh"]):
         said = fp8tune(*words, "--", "8B", "3")
         assert (said.code, "is no multiple of 3 x 8" in said.out) == (1, True)

@@ -195,6 +195,25 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     assert "name the training arguments: add --with" in refused
 
 
+def test_a_script_s_arguments_are_to_be_written(project, fp8tune):
+    script = RUN.replace("batch-size 1", "batch-size $1")
+    project({"run.sh": f"{script} --bf16 --train-iters 9\n"})
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100")
+    said = " ".join(ran.out.split())
+    assert "write its value, or a default: `${1:-VALUE}`" in said
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100", "--", "2")
+    assert (ran.code, ran.out) == (2, "")
+    assert "a search starts the script without arguments" in ran.err
+
+
+def test_a_value_that_a_launch_script_leaves_open_is_of_the_script(project, fp8tune):
+    script = f"{SCRIPT} --per_device_train_batch_size $1\n"
+    project({"launch.yaml": LAUNCH, "sft.yaml": SFT, "train.sh": script})
+    ran = fp8tune("search", "train.sh", "--dry-run")
+    said = " ".join(ran.out.split())
+    assert said.startswith("the search will not start: train.sh: micro_batch, ")
+
+
 def test_what_the_run_s_python_tells_may_be_unknown(tmp_path, monkeypatch, fp8tune):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sft.yaml").write_text(LLAMA)
