@@ -13,7 +13,7 @@ import pytest
 from fp8tune.runners.trainer import inside
 from tests.each import each
 from tests.field.test_scripts import RUN
-from tests.search.test_knobs import FORGE, TITAN
+from tests.search.test_knobs import AUTOMODEL, FORGE, TITAN
 from tests.search.test_written_formats import AXOLOTL
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
@@ -212,6 +212,27 @@ def test_a_value_that_a_launch_script_leaves_open_is_of_the_script(project, fp8t
     ran = fp8tune("search", "train.sh", "--dry-run")
     said = " ".join(ran.out.split())
     assert said.startswith("the search will not start: train.sh: micro_batch, ")
+
+
+@each(
+    ("recipe", "said"),
+    [
+        ("recipe: TrainEagle3Recipe", "no estimate covers `recipe: TrainEagle3Recip"),
+        ("# diffusion", "the file does not say which recipe runs it: set `recipe`"),
+        (
+            "recipe: TrainFinetuneRecipeForNextTokenPrediction",
+            "any length: set `packed_sequence.packed_sequence_size` varied:",
+        ),
+    ],
+)
+def test_a_recipe_that_reads_other_keys_is_refused_by_name(
+    project, fp8tune, recipe, said
+):
+    _, _, rest = AUTOMODEL.replace("{strategy}", "fsdp2").partition("\n")
+    project({"a.yaml": f"{recipe}\n{rest}".replace("size: 4096", "size: 0")})
+    ran = fp8tune("search", "a.yaml", "--dry-run", *TARGET)
+    assert said in " ".join(ran.out.split())
+    assert ran.code == 2
 
 
 def test_what_the_run_s_python_tells_may_be_unknown(tmp_path, monkeypatch, fp8tune):
