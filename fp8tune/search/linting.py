@@ -115,7 +115,6 @@ def runnable(
     Errors of the config itself do not count. Knobs that every trial has are checked one
     by one, because these are known to work together.
     """
-    known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
     odd = _why_refused(config)
     key_of = config.trainer.key_of
     usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
@@ -127,7 +126,7 @@ def runnable(
         return odd(tuple({key: value, **steps}.items()))
 
     def why(knobs: Mapping[str, Any]) -> str:
-        pairs = tuple((k, v) for k, v in knobs.items() if k in known)
+        pairs = tuple((k, v) for k, v in knobs.items() if config.job.can_set(k))
         first = next(filter(None, (alone(k, v) for k, v in pairs if k in usual)), "")
         return first or ("" if usual.issuperset(dict(pairs)) else odd(pairs))
 
