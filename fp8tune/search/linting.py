@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -27,7 +28,11 @@ from fp8tune.trials.record import Record
 from fp8tune.trials.space import TRAITS, Space
 from fp8tune.words import clean, counted
 
-FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
+FAILS = {
+    "rejected": "refuses this config",
+    "crash": "crashes on this config",
+    "silent": "does not run this config as it says",
+}
 """What the trainer does, by the category of a finding that is an error."""
 UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
@@ -70,9 +75,12 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     """Yield why the trainer cannot run a config, one line each.
 
     Reasons that involve a free key are left to the search, except a value that the
-    trainer cannot read: no search can start from that.
+    trainer cannot read: no search can start from that. What runs otherwise than it says
+    may be tuned.
     """
-    for found in _fatal(config):
+    for found in _errors(config):
+        if found.category == "silent":
+            continue
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules_for(config.path)):
             trainer = config.trainer.schema.title
@@ -102,12 +110,11 @@ def _placed(found: Diagnostic, config: Config, hint: str = "") -> str:
 def runnable(
     config: Config, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
-    """Return the records of settings that the trainer runs, and why not the others.
+    """Return the records of settings without an error, and why not the others.
 
-    Faults of the config itself do not count. Knobs that every trial has are checked one
+    Errors of the config itself do not count. Knobs that every trial has are checked one
     by one, because these are known to work together.
     """
-    known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
     odd = _why_refused(config)
     key_of = config.trainer.key_of
     usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
@@ -119,7 +126,7 @@ def runnable(
         return odd(tuple({key: value, **steps}.items()))
 
     def why(knobs: Mapping[str, Any]) -> str:
-        pairs = tuple((k, v) for k, v in knobs.items() if k in known)
+        pairs = tuple((k, v) for k, v in knobs.items() if config.job.can_set(k))
         first = next(filter(None, (alone(k, v) for k, v in pairs if k in usual)), "")
         return first or ("" if usual.issuperset(dict(pairs)) else odd(pairs))
 
@@ -129,18 +136,18 @@ def runnable(
 
 
 def _why_refused(config: Config) -> Callable[[tuple[tuple[str, Any], ...]], str]:
-    """Return a function that says why the trainer does not run other values.
+    """Return a function that says which error other values would bring.
 
-    It takes keys with their values. Faults of the config itself do not count.
+    It takes keys with their values. Errors of the config itself do not count.
     """
-    own = {found.rule for found in _fatal(config)}
+    own = {found.rule for found in _errors(config)}
 
     @cache
     def why(pairs: tuple[tuple[str, Any], ...]) -> str:
         given = {key: value for key, value in pairs if value is not None}
         try:
             made = [Choice(*each) for each in config.job.keys_for(given).items()]
-            found = _fatal(write_job(config, made)[1])
+            found = _errors(write_job(config, made)[1])
         except (CannotSearch, Unknown) as error:
             return str(error)
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
@@ -149,7 +156,7 @@ def _why_refused(config: Config) -> Callable[[tuple[tuple[str, Any], ...]], str]
 
 
 def without_refused(plan: Plan) -> Plan:
-    """Return the plan without the settings that the trainer refuses or crashes on.
+    """Return the plan without the settings that have an error.
 
     Only knobs that not every search has are asked about, at the other knobs' values of
     the config: these are known to work together.
@@ -158,8 +165,10 @@ def without_refused(plan: Plan) -> Plan:
     asked = [i for i, knob in enumerate(space.knobs) if not knob.traits.always_accepted]
     place = space.place("precision")
     asked += [] if place is None else [place]
-    cells = {tuple(point[i] for i in asked) for point in space.only}
-    if not space.only or len(cells) > MOST_CHECKED:
+    sizes = (range(len(knob.values)) for knob in space.knobs)
+    every = space.only or frozenset(itertools.product(*sizes))
+    cells = {tuple(point[i] for i in asked) for point in every}
+    if len(cells) > MOST_CHECKED:
         return plan
     why, odd = _why_refused(plan.config), {}
     for cell in sorted(cells):
@@ -172,7 +181,7 @@ def without_refused(plan: Plan) -> Plan:
             odd[cell] = text
     if not odd:
         return plan
-    points = {p for p in space.only if tuple(p[i] for i in asked) not in odd}
+    points = {p for p in every if tuple(p[i] for i in asked) not in odd}
     by_rule: dict[str, list[str]] = {}
     for text in odd.values():
         by_rule.setdefault(text.rpartition(" [")[2], []).append(text)
@@ -184,8 +193,8 @@ def without_refused(plan: Plan) -> Plan:
     return plan._replace(space=kept, notes=(*plan.notes, *notes))
 
 
-def _fatal(config: Config) -> Iterator[Diagnostic]:
-    """Yield lint's errors about what the trainer refuses or crashes on."""
+def _errors(config: Config) -> Iterator[Diagnostic]:
+    """Yield lint's errors, except predictions that trials settle."""
     target = config.job.target
     if not target.world_size_origin:  # assumed for the trials only
         target = target._replace(world_size=0)
@@ -217,13 +226,13 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 
 
 def check_tuned(before: Config, after: Config) -> None:
-    """Raise ``CannotSearch`` if the trainer runs a config, and its tuned version not.
+    """Raise ``CannotSearch`` if a tuned config has an error that it had not before.
 
-    What it refuses already does not count, nor do keys of records that it is not known
-    to have: a fork may, and a note names them.
+    Keys of records that the trainer is not known to have do not count: a fork may have
+    them, and a note names them.
     """
-    old = {found.rule for found in _fatal(before)} | {UNKNOWN_KEY}
-    for found in _fatal(after):
+    old = {found.rule for found in _errors(before)} | {UNKNOWN_KEY}
+    for found in _errors(after):
         if found.rule not in old:
             how = UNSEEN.get(found.rule) or FAILS[found.category]
             title = before.trainer.schema.title

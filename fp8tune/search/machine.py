@@ -19,6 +19,7 @@ from fp8tune.facts.memory import GIB
 from fp8tune.facts.versions import Match, of_trials, packages
 from fp8tune.job import Job, Unknown
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import is_freed
 from fp8tune.search.objective import SPEED
 
 
@@ -107,7 +108,8 @@ def unsafe_versions(
     None where no trial runs in FP8, or by Transformer Engine.
     """
     job = config.job
-    is_fp8 = job.find("precision") in (None, "fp8") or "precision" in allow
+    freed = is_freed(config.trainer, "precision", allow)
+    is_fp8 = job.find("precision") in (None, "fp8") or freed
     if not is_fp8 or job.find("te_recipe"):
         return []
     return of_trials(versions, device)

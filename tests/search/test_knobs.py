@@ -168,6 +168,24 @@ def test_what_the_trainer_refuses_is_left_out_before_a_trial():
     assert with_fp8 == {1}
 
 
+ASYNC = '[checkpoint]\nasync_mode = "async"\n'
+"""With it, FP8 loses the weights: the run itself goes on, so no trial would tell."""
+
+
+def test_what_runs_otherwise_than_it_says_is_left_out_too():
+    in_bf16 = FORGE.replace("fp8", "bf16")
+    plan = without_refused(plan_for_trials(forge(in_bf16 + ASYNC), ("fp8",), "cuda"))
+    points = plan.space.points(plan.baseline)
+    values = {plan.space.value(point, "precision") for point in points}
+    (note,) = plan.notes
+    assert (values, note.rpartition(" ")[2]) == (
+        {"bf16"},
+        "[fp8-weights-lost-in-async-checkpoint]",
+    )
+    plan = plan_for_trials(forge(FORGE + ASYNC), ("fp8",), "cuda")
+    assert without_refused(plan) == plan  # the config has it already
+
+
 def test_recipes_are_tried_without_the_all_gather_that_the_file_has():
     """Another recipe alone implies that, but the trainer refuses the file's key."""
     table = "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n"
@@ -353,6 +371,8 @@ def test_what_the_trainer_refuses_is_not_written():
     check_tuned(forge(), forge())
     with pytest.raises(CannotSearch, match="KempnerForge refuses this config: FP8 "):
         check_tuned(forge(), forge(f"{FORGE}[distributed]\ntp = 2\n"))
+    with pytest.raises(CannotSearch, match="does not run this config as it says: `ch"):
+        check_tuned(forge(), forge(FORGE + ASYNC))
 
 
 @pytest.mark.parametrize("recipe", ["rowwise", "rowwise_with_gw_hp"])

@@ -6,9 +6,10 @@ from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import aftermath, check_config, refusals
+from fp8tune.search.linting import aftermath, check_config, refusals, runnable
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.write.writeback import Choice, write_back
+from fp8tune.trials.record import from_data
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED
 from tests.search.replayed import RECORDS
@@ -179,6 +180,15 @@ def test_real_trials_and_replays_say_the_same_of_a_config(
     assert real.err.startswith(f"fp8tune: {refusal}; fix that first, ")
     assert (replayed.code, real.code, real.out) == (0, 2, "")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_knob_of_several_keys_is_checked_in_a_replay():
+    text = "base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nload_in_8bit: true\n"
+    config = read_config("a.yaml", text.encode(), Target("h100", 8), "axolotl")
+    each = [{"precision": name, "unknown": 1} for name in ("bf16", "fp8")]
+    records = [from_data({"knobs": knobs, "outcome": "oom"}) for knobs in each]
+    (kept,), (note,) = runnable(config, records)
+    assert (kept, note.rpartition(" ")[2]) == (records[0], "[fp8-with-8-bit-weights]")
 
 
 def test_a_replay_that_may_change_the_precision_does_not_refuse_it(replay):
