@@ -54,6 +54,8 @@ def by_file(reports: Iterable[Report]) -> list[Report]:
 def _union(first: Report, second: Report) -> Report:
     """Return the findings of two reports on one file; the checked file's figures."""
     main, other = (first, second) if first.applied else (second, first)
+    if main.fixed and not main.patch:  # the other job may have read it before
+        return main
     seen = {(d.rule, d.region) for d in main.diagnostics}
     more = [d for d in other.diagnostics if (d.rule, d.region) not in seen]
     merged = sorted((*main.diagnostics, *more), key=lambda d: (d.region, d.code))

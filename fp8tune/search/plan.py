@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
+from fp8tune.estimate.refusals import fp8_off
 from fp8tune.estimate.whole import lacking, why_unknown
 from fp8tune.facts.gaps import GAPS, INSTALLED, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
@@ -260,6 +261,7 @@ def plan_for_trials(
     notes = [_why_not_varied(config, role) for role in roles if role not in varied]
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
+    notes += [f"{why.message} [{why.rule}]" for why in fp8_off(config.job)]
     return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
 
 

@@ -89,6 +89,17 @@ def test_its_label_in_the_other_file(project, fp8tune):
     assert "--> sft.yaml:4:7\n4 | bf16: true\n" in shown.out
 
 
+def test_what_is_fixed_in_the_other_file_is_no_finding(findings):
+    gather = "  enable_fsdp_float8_all_gather: false\n"
+    launch = LAUNCH.replace("FSDP\n", '"NO"\n', 1).partition("  pad_")[0]
+    files = {"launch.yaml": launch, "conf.yaml": TRAINING.replace("true", "false")}
+    select = ("--select", "fp8-weights-not-saved")
+    assert findings(files, ".", *select) == [("launch.yaml", 4, select[1])]
+    assert findings(files, ".", *select, "--fix") == []
+    fixed = {**files, "launch.yaml": launch + gather}
+    assert findings(fixed, ".", *select) == []
+
+
 def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     files = {
         "runs/a/launch.yaml": LAUNCH_DEEPSPEED.format("ds/zero.json"),

@@ -4,7 +4,7 @@ import sys
 
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked
-from fp8tune.search.real_trials import read_as_installed
+from fp8tune.search.real_trials import plan_search, read_as_installed
 from tests.each import each
 
 CONFIG = """\
@@ -23,15 +23,17 @@ fp8: true
 
 
 @each(
-    ("llamafactory", "transformers", "precision"),
+    ("llamafactory", "transformers", "precision", "why"),
     [
-        ("0.9.5", "4.57.1", "fp8"),
-        ("0.9.5", "5.6.0", "bf16"),  # whose Trainer keeps FP8 off
-        ("0.9.4", "4.57.1", "bf16"),  # of which no trainer gets the switch
+        ("0.9.5", "4.57.1", "fp8", []),
+        # whose Trainer keeps FP8 off
+        ("0.9.5", "5.6.0", "bf16", ["fp8-with-transformers-5"]),
+        # of which no trainer gets the switch
+        ("0.9.4", "4.57.1", "bf16", ["fp8-never-read"]),
     ],
 )
 def test_the_python_that_has_the_trainer_says_what_the_config_does(
-    tmp_path, monkeypatch, llamafactory, transformers, precision
+    tmp_path, monkeypatch, llamafactory, transformers, precision, why
 ):
     path, site = tmp_path / "train.yaml", tmp_path / f"{llamafactory}-{transformers}"
     path.write_text(CONFIG)
@@ -44,6 +46,8 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     options = SearchOptions(str(path), "1m", runner="trainer", python=sys.executable)
     with read_as_installed(options):
         config = config_asked(options, "", "", 1)
+        notes = plan_search(options, config).notes
+    assert [note.rpartition("[")[2].rstrip("]") for note in notes] == why
     found = config.trainer.id, config.job["precision"]
     assert found == (f"llamafactory=={llamafactory}", precision)
 
