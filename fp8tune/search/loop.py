@@ -38,13 +38,12 @@ from fp8tune.search.history import History
 from fp8tune.search.losses.loss_runs import Conditions, Stage
 from fp8tune.search.objective import SPEED
 from fp8tune.search.pool import Ended, Pool
-from fp8tune.search.strategy import Strategy
+from fp8tune.search.strategy import LITTLE, Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.order import Order, PlannedTrial
 from fp8tune.trials.runner import CONFIRMED_S, TrialLimits
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import (
-    FINAL_STAGES,
     Trial,
     charged_seconds,
     last_process,
@@ -222,7 +221,8 @@ class Search:
         if self._searching():
             trials = self._history.timed
             if proposal := self.strategy.propose(trials):
-                return proposal
+                small = proposal.gain < LITTLE
+                return (small and self._proving()) or proposal
             if self.running:  # how these end may change that
                 return None
             self._whole = not self.strategy.has_risky_gain(trials)
@@ -268,9 +268,9 @@ class Search:
         """
         history = self._history
         ended = any(
-            trial.stage in FINAL_STAGES and trial.budget_s >= self.budget.seconds
+            trial.stage == "confirm" and trial.budget_s >= self.budget.seconds
             for trial in history.trials
-        ) or any(running.is_final for running in self.running.values())
+        ) or any(running.stage == "confirm" for running in self.running.values())
         if ended or self._too_late or never_begins(history.trials):
             return False
         costs = [typical_cost(history, point) for point in settings(history)]
@@ -347,6 +347,11 @@ class Search:
         repeats = len(history.runs(self.baseline).confirmed)
         enough = self.budget.left_for_speed > (1 + 2 * repeats) * cost
         return planned if enough else None
+
+    def _proving(self) -> PlannedTrial | None:
+        """Return a loss run of the best setting, if the search changed its FP8."""
+        unproven = self._history.is_unproven(self._chosen())
+        return self._unfinished() or (self._compared() if unproven else None)
 
     def _unfinished(self) -> PlannedTrial | None:
         running = [planned for planned in self.running.values() if planned.loss_run]
