@@ -64,15 +64,6 @@ def trial_mib(job):
     return live.peaks["step"] / MIB
 
 
-@pytest.fixture
-def one_thread():
-    """Each thread of a matmul has a buffer of its own."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(count)
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -295,7 +295,6 @@ TOML_ITSELF = {
     "fp8tune.config.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
     "fp8tune.config.settings": "pyproject.toml",
-    "fp8tune.search.write.toml_values": "tomlkit writes it",
 }
 
 

@@ -90,6 +90,20 @@ def sections_of(keys: Schemas, classes: Iterable[str]) -> dict[str, str]:
     }
 
 
+def bounds(metadata: Iterable[Any]) -> dict[str, Any]:
+    """Return in the words of a schema the bounds that pydantic has of a number."""
+    low, high, spec = "", "", dict[str, Any]()
+    for each in metadata:
+        for name in ("ge", "gt", "le", "lt"):
+            bound = getattr(each, name, None)
+            if bound is None:
+                continue
+            spec |= {"ge": {"min": bound}, "gt": {"above": bound}}.get(name, {})
+            low = {"ge": f"[{bound}", "gt": f"({bound}"}.get(name, low)
+            high = {"le": f"{bound}]", "lt": f"{bound})"}.get(name, high)
+    return {"within": f"{low}, {high}"} if low and high else spec
+
+
 def changes(earlier: dict[str, Any], later: dict[str, Any]) -> str:
     """Return in one line what differs between two schemas: keys and job fields."""
     parts = []

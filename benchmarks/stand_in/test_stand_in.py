@@ -16,14 +16,6 @@ TORCH = RECORDED["about"]["torch"].partition("+")[0]
 CASES = {case.name: case for case in cases.CASES}
 
 
-@pytest.fixture
-def one_thread():
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(count)
-
-
 def test_nothing_is_outside_its_tolerance():
     assert set(RECORDED["cases"]) == set(CASES)
     assert wrong(RECORDED) == []

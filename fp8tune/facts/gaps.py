@@ -282,13 +282,15 @@ def open_value(job: Job, key: str) -> str:
     reasons = job.find("unknown")
     said = str(reasons.get(key, "")) if isinstance(reasons, dict) else ""
     if variable := _OUTSIDE.match(said):
-        number = variable[2].isdigit()
-        how = "add the script's arguments behind `--`" if number else "write its value"
+        more = "; lint and estimate also take the script's arguments behind `--`"
         return (
             f"`{key}` comes from `{variable[1]}`, which is not known before the run: "
-            f"{how}, or write a default: `${{{variable[2]}:-VALUE}}`"
+            f"write its value, or a default: `${{{variable[2]}:-VALUE}}`"
+            + more
+            * variable[2].isdigit()
         )
-    return f"`{key}` is not known before the run{f' ({said})' * bool(said)}: write it"
+    why = f" ({said})" * bool(said)
+    return f"`{key}` is not known before the run{why}: write its value"
 
 
 def reason(name: str, gpu: str, advice: Mapping[str, str]) -> str:

@@ -176,8 +176,9 @@ def _found(
 ) -> DryRun:
     """Return what a plan comes to, with what the estimate expects of it."""
     trainer = plan.config.trainer
-    if (key := warmup_key(trainer)) and not {*warmup_names(trainer)} & {*options.allow}:
-        warmup = Knob(key, (), "warmup", frozen=True)
+    known = plan.config.job.find("warmup_steps") is not None
+    if known and not {*warmup_names(trainer)} & {*options.allow}:
+        warmup = Knob(warmup_key(trainer), (), "warmup", frozen=True)
         plan = plan._replace(offers=(*plan.offers, Offer(warmup, WARMUP)))
     corners = tuple(_corners(plan))
     speed = corners[0].expected.speed if command else None

@@ -106,21 +106,35 @@ def _offer(
         gpus = "the number of GPUs is not known: --world-size N"
         fact = gpus if str(missing) == "world_size" else f"{missing} is not known"
         why = why_unknown(role, config) or fact
-    needs = config.trainer.knobs[role].needs
+    needs, need = config.trainer.knobs[role].needs, None
     try:
-        _condition(config, needs)
+        need = _condition(config, needs)
     except ExpressionError as error:
         needs, why = "", f"its condition `{needs}` cannot be checked: {error}"
-    if not why and builtin and not traits.spec:
-        why = OF_TRAINERS
-    elif not why and len(values) < 2 and not _is_usual(role):
+    of_trainers = builtin and not traits.spec
+    kept = not freed and device in traits.frozen_on
+    if not why and len(values) < 2 and not _is_usual(role):
         why = why_single(role, no_fp8)
-    elif not why and not freed and device in traits.frozen_on:
+    elif not why and (of_trainers or kept) and not _met(need, job, role, values):
+        why = f"it needs {needs}"
+    elif not why and of_trainers:
+        why = OF_TRAINERS
+    elif not why and kept:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
     if not why and freed and len(values) < 2:
         why = why_single(role, no_fp8)
     return Offer(knob, why, needs)
+
+
+def _met(need: Expression | None, job: Job, role: str, values: Sequence[Any]) -> bool:
+    """Return whether the need of a knob is met, or may be, at another of its values."""
+    others = [value for value in values if not _same(value, job.find(role))]
+    try:
+        changed = [job.with_values({role: value}) for value in others]
+        return not (need and others) or any(map(need.evaluate, changed))
+    except Unknown:
+        return True
 
 
 def _names(trainer: Trainer) -> list[str]:

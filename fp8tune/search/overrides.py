@@ -14,6 +14,7 @@ from fp8tune.config.directive import BadTarget
 from fp8tune.config.discover import meant
 from fp8tune.config.reader import Config
 from fp8tune.config.settings import BadSettings
+from fp8tune.formats import format_of
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
@@ -62,6 +63,9 @@ def config_asked(
     config = read_config(path, data, target, name, world_size, options.beside)
     if not overrides:
         return config
+    if format_of(config.path) == "bash":
+        why = "a search starts the script without arguments: write their values into it"
+        raise CannotSearch(f"{path}: {why}, or defaults such as `${{1:-VALUE}}`")
     config = with_overrides(config, overrides).having(written=overrides, gpus=None)
     return with_gpus(config, world_size)
 

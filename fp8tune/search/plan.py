@@ -28,9 +28,14 @@ from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
 
-NEEDED = ("micro_batch", "grad_accum", "precision")
-"""Fields of the job without which no trial can be planned. The trainer itself, whose
-steps have the tokens of the config, needs ``step.tokens`` too."""
+NEEDED = {
+    "micro_batch": "the micro-batch",
+    "grad_accum": "the gradient accumulation",
+    "precision": "the precision",
+    "step.tokens": "the number of tokens per step",
+}
+"""Fields and facts of the job without which no trial can be planned. fp8tune's own
+trial does without the last."""
 
 
 class Plan(NamedTuple):
@@ -224,12 +229,14 @@ def check_planned(config: Config, *, builtin: bool, python: bool = True) -> None
     """
     awaited = frozenset() if python else INSTALLED
     by_reason: dict[str, list[str]] = {}
-    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
+    for name in [*NEEDED][: -1 if builtin else None]:
         if (lacks := lacking(config.job, name)) and lacks not in awaited:
-            by_reason.setdefault(why_unknown(name, config), []).append(name)
+            why = why_unknown(name, config)
+            by_reason.setdefault(why, []).append(NEEDED[name])
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"
-        raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")
+        what = f"{', '.join(names)} {are} not known"
+        raise CannotSearch(f"{config.typed_path}: {what}: {why}")
 
 
 def plan_for_trials(
@@ -257,18 +264,25 @@ def plan_for_trials(
 
 
 def without_idle(plan: Plan) -> Plan:
-    """Return the plan with knobs kept that have the config's value in every setting."""
+    """Return the plan with its offers' values that some setting has.
+
+    A knob that has the config's value in every setting is kept.
+    """
     points = plan.space.points(plan.baseline)
     pairs = zip(plan.space.knobs, zip(*points, strict=True), strict=False)
-    idle = {knob.key for knob, column in pairs if len(set(column)) < 2}
+    used = {knob.key: {knob.values[i] for i in column} for knob, column in pairs}
     why = "no setting can have another value"
-    offers = (
-        offer._replace(why=why, knob=offer.knob._replace(frozen=True))
-        if offer.knob.key in idle and not offer.why and len(offer.knob.values) > 1
-        else offer
-        for offer in plan.offers
-    )
-    return plan._replace(offers=tuple(offers))
+
+    def used_alone(offer: Offer) -> Offer:
+        knob = offer.knob
+        if offer.why or len(knob.values) < 2 or knob.key not in used:
+            return offer
+        values = tuple(value for value in knob.values if value in used[knob.key])
+        if len(values) > 1:
+            return offer._replace(knob=knob._replace(values=values))
+        return offer._replace(why=why, knob=knob._replace(frozen=True))
+
+    return plan._replace(offers=tuple(map(used_alone, plan.offers)))
 
 
 def _why_not_varied(config: Config, role: str) -> str:

@@ -53,6 +53,9 @@ def values(script):
             "--train-samples 6400 --lr-decay-samples 64 --lr-warmup-samples 65",
             "lr_warmup_samples",
         ),
+        ("--train-samples 6400 --lr-warmup-iters 9", "lr_warmup_iters"),
+        ("--train-samples 6400 --lr-decay-iters 9", "lr_decay_iters"),
+        ("--train-samples 6400 --lr-decay-iters 9 --skip-train", ""),
         ("--train-iters 1000 --lr-warmup-fraction 1.0", "lr_warmup_fraction"),
         ("--train-iters 1000 --lr-warmup-iters 1000 --skip-train", ""),
         ("--train-iters $STEPS --lr-warmup-iters 1000", ""),
@@ -262,7 +265,7 @@ def test_arguments_behind_a_script_are_its_own(fp8tune, project):
     script = RUN.replace("-batch-size 1 ", "-batch-size $2 ")
     project({"run.sh": f"{script} --bf16 --train-iters 100\n"})
     alone = fp8tune("lint", "run.sh")
-    assert "`$2`, which is not known before the run: add the script's" in alone.out
+    assert "`$2`, which is not known before the run: write its value" in alone.out
     for words in (["lint", "run.sh"], ["lint", "--script", "run.sh"]):
         said = fp8tune(*words, "--", "8B", "3")
         assert (said.code, "is no multiple of 3 x 8" in said.out) == (1, True)

@@ -361,9 +361,9 @@ gradient_checkpointing: true
 """
 FSDP_ALONE = "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
 OPEN = MEGATRON.replace("--num-layers 8", "--num-layers $NL")
-COMES = "`--num-layers` comes from `{0}`, which is not known before the run: {2}, or "
-COMES += "write a default: `${{{1}:-VALUE}}`"
-BEHIND = "add the script's arguments behind `--`"
+COMES = "`--num-layers` comes from `{0}`, which is not known before the run: write its "
+COMES += "value, or a default: `${{{1}:-VALUE}}`"
+BEHIND = "; lint and estimate also take the script's arguments behind `--`"
 OTHER_LOSS = AUTOMODEL.format(degrees="tp_size: 1").replace(
     "checkpoint:", "optimizer:\n  _target_: torch.optim.AdamW\ncheckpoint:"
 )
@@ -387,12 +387,12 @@ output_dir: out
     [
         ("a.yaml", TRAINING, (), "name the launch file: add --with LAUNCH.yaml"),
         ("a.yaml", FSDP_ALONE, (), "name the training arguments: add --with TRAINING"),
-        ("a.sh", OPEN, (), COMES.format("$NL", "NL", "write its value")),
+        ("a.sh", OPEN, (), COMES.format("$NL", "NL")),
         (
             "a.sh",
             f"num_layers=$2\n{OPEN.replace('NL', '{num_layers}')}",
             (),
-            COMES.format("$2", "2", BEHIND),
+            COMES.format("$2", "2") + BEHIND,
         ),
         (
             "a.sh",

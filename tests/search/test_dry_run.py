@@ -12,7 +12,8 @@ import pytest
 
 from fp8tune.runners.trainer import inside
 from tests.each import each
-from tests.search.test_knobs import FORGE, TITAN
+from tests.field.test_scripts import RUN
+from tests.search.test_knobs import AUTOMODEL, FORGE, TITAN
 from tests.search.test_written_formats import AXOLOTL
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
@@ -122,6 +123,13 @@ def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8
     }
 
 
+@each(("length", "shown"), [("iters", True), ("samples", False)])
+def test_a_warmup_in_samples_is_not_shortened(project, fp8tune, length, shown):
+    project({"run.sh": f"{RUN} --bf16 --train-{length} 6400\n"})
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100")
+    assert ("warmup (lr_warmup_iters): a shorter one" in ran.out) is shown
+
+
 @pytest.fixture
 def folder():
     """A folder that everybody may enter, as the current one."""
@@ -187,6 +195,46 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     assert "name the training arguments: add --with" in refused
 
 
+def test_a_script_s_arguments_are_to_be_written(project, fp8tune):
+    script = RUN.replace("batch-size 1", "batch-size $1")
+    project({"run.sh": f"{script} --bf16 --train-iters 9\n"})
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100")
+    said = " ".join(ran.out.split())
+    assert "write its value, or a default: `${1:-VALUE}`" in said
+    ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100", "--", "2")
+    assert (ran.code, ran.out) == (2, "")
+    assert "a search starts the script without arguments" in ran.err
+
+
+def test_a_value_that_a_launch_script_leaves_open_is_of_the_script(project, fp8tune):
+    script = f"{SCRIPT} --per_device_train_batch_size $1\n"
+    project({"launch.yaml": LAUNCH, "sft.yaml": SFT, "train.sh": script})
+    ran = fp8tune("search", "train.sh", "--dry-run")
+    said = " ".join(ran.out.split())
+    assert said.startswith("the search will not start: train.sh: micro_batch, ")
+
+
+@each(
+    ("recipe", "said"),
+    [
+        ("recipe: TrainEagle3Recipe", "no estimate covers `recipe: TrainEagle3Recip"),
+        ("# diffusion", "the file does not say which recipe runs it: set `recipe`"),
+        (
+            "recipe: TrainFinetuneRecipeForNextTokenPrediction",
+            "any length: set `packed_sequence.packed_sequence_size` varied:",
+        ),
+    ],
+)
+def test_a_recipe_that_reads_other_keys_is_refused_by_name(
+    project, fp8tune, recipe, said
+):
+    _, _, rest = AUTOMODEL.replace("{strategy}", "fsdp2").partition("\n")
+    project({"a.yaml": f"{recipe}\n{rest}".replace("size: 4096", "size: 0")})
+    ran = fp8tune("search", "a.yaml", "--dry-run", *TARGET)
+    assert said in " ".join(ran.out.split())
+    assert ran.code == 2
+
+
 def test_what_the_run_s_python_tells_may_be_unknown(tmp_path, monkeypatch, fp8tune):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sft.yaml").write_text(LLAMA)
@@ -203,7 +251,7 @@ def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8t
     first, rest = json.loads(ran.out)["refused"].split(" [unknown-argument]; ")
     assert first.startswith("sft.yaml:3: neither transformers nor TRL has an argument")
     assert "did you mean `max_length`?" in first
-    assert rest.startswith("sft.yaml: step.tokens is not known: ")
+    assert rest.startswith("sft.yaml: the number of tokens per step is not known: ")
 
 
 @pytest.mark.parametrize(
@@ -323,9 +371,9 @@ def test_a_replay_runs_no_trial(titan, project, fp8tune):
         (
             "rl.toml",
             "[orchestrator]\nbatch_size = 64\n[trainer]\n",
-            "rl.toml: grad_accum, step.tokens are not known: no estimate "
-            "covers the micro-batches of an RL step, whose number depends on "
-            "its rollouts",
+            "rl.toml: the gradient accumulation, the number of tokens per step are "
+            "not known: no estimate covers the micro-batches of an RL step, "
+            "whose number depends on its rollouts",
         ),
     ],
 )

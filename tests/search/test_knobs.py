@@ -7,9 +7,10 @@ from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from fp8tune.job import Target
 from fp8tune.runners.builtin.spec import from_job
 from fp8tune.search import CannotSearch
-from fp8tune.search.knobs import expected_of_fp8, offers
+from fp8tune.search.knobs import OF_TRAINERS, expected_of_fp8, offers
 from fp8tune.search.linting import check_tuned, without_refused
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import plan_for_trials, read_config, without_idle
+from fp8tune.trials.space import Space
 from tests.each import each
 
 TITAN = """\
@@ -40,6 +41,7 @@ seq_len = 4096
 mixed_precision = "fp8"
 compile_model = true
 """
+BF16 = FORGE.replace('"fp8"', '"bf16"')
 
 
 def titan(text=TITAN, world_size=8):
@@ -234,8 +236,44 @@ def test_parallel_degrees_keep_the_tokens_of_a_step():
 )
 def test_what_cannot_be_allowed(allow, builtin, said):
     with pytest.raises(CannotSearch) as error:
-        plan_for_trials(forge(), allow, "cpu", builtin=builtin)
+        plan_for_trials(forge(BF16), allow, "cpu", builtin=builtin)
     assert said in str(error.value)
+
+
+@each(
+    ("text", "gpus", "role", "why"),
+    [
+        (FORGE, 16, "tp", "it needs precision != 'fp8'"),
+        (BF16, 16, "tp", OF_TRAINERS),
+        (BF16, 1, "tp", "it has no other value here"),
+        (BF16, 16, "optimizer_kernel", "it changes rounding of the optimizer's step"),
+        (
+            f'{BF16}[optimizer]\nname = "lion"\n',
+            16,
+            "optimizer_kernel",
+            "it needs optimizer == 'adamw'",
+        ),
+        (BF16, 16, "precision", "it changes numerics of the linears"),
+    ],
+)
+def test_what_a_knob_needs_is_said_before_what_frees_it(text, gpus, role, why):
+    offered = offers(forge(text, gpus), (), "cuda")
+    assert {offer.knob.role: offer.why for offer in offered}[role] == why
+
+
+def test_values_that_no_setting_has_are_not_offered():
+    plan = plan_for_trials(forge(BF16), ("fp8",), "cuda")
+    place = plan.space.place("precision")
+    assert plan.space.knobs[place].values == ("bf16", "fp8")
+    other = {(*p[:place], 0, *p[place + 1 :]) for p in plan.space.only}
+    kept = without_idle(plan._replace(space=Space(plan.space.knobs, other)))
+    said = {offer.knob.role: offer for offer in kept.offers}
+    assert said["precision"].why == "no setting can have another value"
+    place = plan.space.place("ac")
+    fewer = {point for point in plan.space.only if point[place] < 2}
+    kept = without_idle(plan._replace(space=Space(plan.space.knobs, fewer)))
+    said = {offer.knob.role: offer for offer in kept.offers}
+    assert said["ac"].knob.values == plan.space.knobs[place].values[:2]
 
 
 def test_too_many_settings_are_refused():

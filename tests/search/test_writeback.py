@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fp8tune.formats.edits import CannotEdit
 from fp8tune.formats.toml.document import parse
+from fp8tune.search.write.toml_check import check_others
 from fp8tune.search.write.writeback import (
     BLOCK,
     MARK,
@@ -75,7 +77,7 @@ LAYOUTS = {
         "train = { x.y = 1 }\n",
         "train = { x.y = 1, batch_size = 4 }\n",
     ),
-    "an empty inline table": ("train = { }\n", "train = {batch_size = 4 }\n"),
+    "an empty inline table": ("train = { }\n", "train = { batch_size = 4 }\n"),
     "tabs and no final newline": (
         "[ train ]\t# x\n\tbatch_size\t=\t8",
         "[ train ]\t# x\n\tbatch_size\t=\t4",
@@ -95,7 +97,7 @@ LAYOUTS = {
     "no such table": ("[a]\nb = 1", "[a]\nb = 1\n\n[train]\nbatch_size = 4\n"),
     "only dotted tables": (
         "train.x.y = 1\n",
-        "train.batch_size = 4\ntrain.x.y = 1\n",
+        "train.x.y = 1\ntrain.batch_size = 4\n",
     ),
     "only a table below": (
         "[train.x]\ny = 1\n",
@@ -116,6 +118,10 @@ LAYOUTS = {
     "an array of tables below it": (
         "[train]\na = 1\n[[train.x]]\ny = 1\n",
         "[train]\na = 1\nbatch_size = 4\n[[train.x]]\ny = 1\n",
+    ),
+    "arrays of tables out of order": (
+        "[[a]]\n[b]\n[[a]]\n",
+        "[[a]]\n[b]\n[[a]]\n\n[train]\nbatch_size = 4\n",
     ),
     "strings of many lines": (
         f"[train]\nnote = \"\"\"\n{MARK}x\n\"\"\"\nbatch_size = '''\n8'''  # x\n",
@@ -138,11 +144,10 @@ def test_layouts(layout):
 
 
 REFUSED = {
-    "[[train]]\n": "train.batch_size: its parent is not a table",
-    "train = 1\n": "train.batch_size: its parent is not a table",
+    "[[train]]\n": "train.batch_size: there is no table for `batch_size`",
+    "train = 1\n": "train.batch_size: there is no table for `batch_size`",
     "[train.batch_size]\n": "train.batch_size: `batch_size` is a table",
-    "[train]\nbatch_size = [  # mine\n]\n": "train.batch_size: tomlkit cannot write",
-    "[[a]]\n[b]\n[[a]]\n": "line 2, column 2: tomlkit, which writes",
+    "[train]\nbatch_size = [  # mine\n]\n": "train.batch_size: a comment would be",
     f"x = {'[' * 300}{']' * 300}\n": "tomlkit cannot read this file: ",
 }
 
@@ -152,6 +157,22 @@ def test_what_cannot_be_kept_is_refused(text):
     with pytest.raises(CannotWrite, match=f"^{re.escape(REFUSED[text])}") as error:
         written(text, BATCH)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        CONFIG.replace("tp = 1", "tp = 2"),
+        CONFIG.replace("tp = 1\n", ""),
+        CONFIG.replace("'fp8'", '"fp8"'),
+        CONFIG.replace("# per GPU", ""),
+    ],
+)
+def test_a_change_of_other_parts_is_refused(after):
+    before, batch = parse(CONFIG.encode()), ("train", "batch_size")
+    check_others(before, parse(CONFIG.replace("8", "16", 1).encode()), [batch])
+    with pytest.raises(CannotEdit, match=r"^train\.batch_size: .* other parts"):
+        check_others(before, parse(after.encode()), [batch])
 
 
 def test_a_value_that_toml_cannot_hold_is_refused():
@@ -232,6 +253,13 @@ def _has_lines(text, lines):
     """Whether a text has these lines in their order, and maybe others."""
     rest = iter([line.rstrip("\r") for line in text.split("\n")])
     return all(line in rest for line in lines)
+
+
+def test_a_key_outside_of_tables_goes_above_the_first_table():
+    text = "# RL\n\n[model]\nname = 'x'\n"
+    assert written(text, Choice("max_steps", 5), summary=["why"]) == (
+        f"# RL\n\n{MARK}why\nmax_steps = 5\n[model]\nname = 'x'\n"
+    )
 
 
 def test_keys_on_one_line_are_named():

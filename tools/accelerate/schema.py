@@ -77,8 +77,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     parser.add_argument("--trl", action="store_true", help="write trl.toml")
     options = parser.parse_args()
-    with WORDS.open("rb") as file:
-        words = tomllib.load(file)
+    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
     version = import_module("accelerate").__version__
     if options.trl:
         text = "\n".join(trl_lines(words)) + "\n"

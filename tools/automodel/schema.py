@@ -60,8 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("checkouts", nargs="+", metavar="VERSION=FOLDER")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args(arguments)
-    with WORDS.open("rb") as file:
-        words = tomllib.load(file)
+    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
     made, before = {}, set[str]()
     for version, _, at in (each.partition("=") for each in options.checkouts):
         folder = Path(at)

@@ -25,8 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from tools.prime_rl.schema import _bounds
-from tools.schema_file import lines, sections_of, update
+from tools.schema_file import bounds, lines, sections_of, update
 
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str", Any: "Any"}
@@ -156,7 +155,7 @@ class Classes:
             spec["default"] = default
         if allowed:
             spec["allowed"] = allowed
-        return spec | _bounds(field.metadata)
+        return spec | bounds(field.metadata)
 
     def _type(self, annotation: Any, allowed: list[Any]) -> str:
         if hasattr(annotation, "__metadata__"):

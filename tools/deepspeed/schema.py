@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args, get_origin
 
-from tools.schema_file import lines, update
+from tools.schema_file import bounds, lines, update
 
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -123,7 +123,7 @@ class Classes:
             spec["default"] = default
         if allowed:
             spec["allowed"] = list(dict.fromkeys(allowed))
-        return spec | _bounds(field.metadata)
+        return spec | bounds(field.metadata)
 
     def kind(self, annotation: Any, allowed: list[Any]) -> str:
         """The type of a key in the words of a schema."""
@@ -158,22 +158,6 @@ def _class(section: str) -> Any:
         except (ImportError, AttributeError):
             continue
     return None
-
-
-def _bounds(metadata: list[Any]) -> Spec:
-    """The bounds of a number, in the words of a schema."""
-    said = {
-        name: getattr(each, name)
-        for each in metadata
-        for name in ("ge", "gt", "le", "lt")
-        if getattr(each, name, None) is not None
-    }
-    low = f"[{said['ge']}" if "ge" in said else f"({said.get('gt')}"
-    high = f"{said['le']}]" if "le" in said else f"{said.get('lt')})"
-    if len(said) == 2:
-        return {"within": f"{low}, {high}"}
-    names = {"ge": "min", "gt": "above"}
-    return {names[name]: value for name, value in said.items() if name in names}
 
 
 if __name__ == "__main__":

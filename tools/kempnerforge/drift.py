@@ -157,8 +157,7 @@ def _checked(each: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 def read_schema(path: Path) -> Source:
     """The schema in the shape that the source is read in."""
-    with path.open("rb") as file:
-        data = tomllib.load(file)
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
     classes = {
         name: {key: _field(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()

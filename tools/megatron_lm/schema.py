@@ -48,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("clone", type=Path, help="the repository, with its tags")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args(arguments)
-    with WORDS.open("rb") as file:
-        words = tomllib.load(file)
+    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
     actions = flags(options.checkout)
     names = {*actions, *earlier(options.clone)}
     different = 0

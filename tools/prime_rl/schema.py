@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, get_args, get_origin
 
 from tools.prime_rl.source import COMMIT, KINDS, RELEASE, config_class
-from tools.schema_file import lines, sections_of, update
+from tools.schema_file import bounds, lines, sections_of, update
 
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str", Any: "Any"}
@@ -127,7 +127,7 @@ class Classes:
             spec["default"] = str(field.default) if path else field.default
         if allowed:
             spec["allowed"] = allowed
-        return spec | _bounds(field.metadata)
+        return spec | bounds(field.metadata)
 
     def _type(
         self, annotation: Any, allowed: list[Any], key: str, tag: str = ""
@@ -191,20 +191,6 @@ def _plain(value: Any) -> Any:
         return value
     kind = getattr(value, "type", "")
     return {"type": kind} if kind else {}
-
-
-def _bounds(metadata: list[Any]) -> Spec:
-    """The bounds of a number, in the words of a schema."""
-    low, high, spec = "", "", Spec()
-    for each in metadata:
-        for name in ("ge", "gt", "le", "lt"):
-            bound = getattr(each, name, None)
-            if bound is None:
-                continue
-            spec |= {"ge": {"min": bound}, "gt": {"above": bound}}.get(name, {})
-            low = {"ge": f"[{bound}", "gt": f"({bound}"}.get(name, low)
-            high = {"le": f"{bound}]", "lt": f"{bound})"}.get(name, high)
-    return {"within": f"{low}, {high}"} if low and high else spec
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
         if edits is not None:
             yield from edits
             return
+    if _told(value) == _told(value_at(document.values, path)):
+        return
     _without_comments(document.text, span)
     yield Edit(*span, literal(value, quote_of(document.text[slice(*span)])))
 

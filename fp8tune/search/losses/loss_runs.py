@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.config.reader import Config
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.job import Unknown
 from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
@@ -85,7 +86,8 @@ def conditions_for_trials(
         if config.job["schedule"] == "none":
             return Conditions(0, refusal=refusal, scheduled=False)
     except Unknown as missing:
-        return Conditions(0, refusal=refusal or f"{missing} is not known")
+        why = why_unknown(str(missing), config) or f"{missing} is not known"
+        return Conditions(0, refusal=refusal or why)
     may_change = not set(warmup_names(config.trainer)).isdisjoint(allow)
     return Conditions(steps, may_change, refusal)
 

@@ -24,8 +24,8 @@ from fp8tune.formats.document import (
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.formats.values import same
 from fp8tune.search import CannotSearch
-from fp8tune.search.write import toml_values
 from fp8tune.search.write.script import Script
+from fp8tune.search.write.toml_check import check_others
 from fp8tune.words import plain, wrapped
 
 MARK = SEARCH
@@ -110,27 +110,23 @@ def _changed(
 
     Raises ``CannotEdit``.
     """
-    kept = [choice for choice in chosen if choice.value is not None]
-    steps = [[choice] for choice in kept]
-    if document.format == "toml":
-        new = {choice.path: choice.value for choice in kept}
-        document = document.read(toml_values.set_values(document.text, new))
-        steps = []
-    elif document.format != "bash":  # there new keys may share a new table
-        steps = [kept]
-    steps += [[choice] for choice in chosen if choice.value is None]
+    before = document
     places: dict[str, int] = {}
-    for step in filter(None, steps):
-        values: dict[Path, Any] = {choice.path: choice.value for choice in step}
-        removed = None in values.values()
-        edits = [
-            *(document.set_values({} if removed else values)),
-            *(document.remove_key(path) for path in values if removed),
-        ]
-        document = document.read(apply(document.text, edits))
+    for choice in sorted(chosen, key=lambda choice: choice.value is None):
+        path: Path = choice.path
+        try:
+            edits = (
+                [document.remove_key(path)]
+                if choice.value is None
+                else [*document.set_values({path: choice.value})]
+            )
+            document = document.read(apply(document.text, edits))
+        except CannotEdit as error:
+            raise CannotEdit(f"{choice.key}: {error}") from None
         places = {key: moved(place, edits) for key, place in places.items()}
-        first = min((edit.start for edit in edits), default=0)
-        places |= {choice.key: first for choice in step}
+        places[choice.key] = min((edit.start for edit in edits), default=0)
+    if document.format == "toml":
+        check_others(before, document, [choice.path for choice in chosen])
     spans = {} if document.format == "bash" else document.spans.keys
     return document.text, [
         spans[choice.path][0] if choice.path in spans else places[choice.key]

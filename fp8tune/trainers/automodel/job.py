@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.facts.gaps import SETTING
 from fp8tune.job import Job, Unknown, Words, known, ranks_left
 from fp8tune.trainers import local_model
 from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
@@ -256,12 +257,20 @@ def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:
 
 
 def seq_len(
+    job: Job,
     packed_sequence_packed_sequence_size: Any = None,
     dataset_seq_len: Any = None,
     dataset_seq_length: Any = None,
 ) -> int:
-    """Tokens of a sequence, where they are packed or made up, or at most."""
+    """Tokens of a sequence, where they are packed or made up, or at most.
+
+    Other recipes take them, and the micro-batch, from keys of their own.
+    """
+    if (recipe := job["recipe"]) not in KNOWN:
+        raise Unknown(f"{SETTING}recipe: {recipe}")
     size = packed_sequence_packed_sequence_size or dataset_seq_len or dataset_seq_length
+    if not (size or "recipe" in job.written or job["trainer_version"] == LENIENT):
+        raise Unknown("recipe")
     if size is None and packed_sequence_packed_sequence_size == 0:
         raise Unknown("any_length")
     return int(known("seq_len", size))

@@ -52,6 +52,9 @@ ALTERNATIVES = {
     "seq_length": ("seq_length", "encoder_seq_length"),
 }
 
+NO_STEPS = {"train_samples", "lr_warmup_fraction"}
+"""Flags with which the warmup is no number of steps, nor may one be given."""
+
 TRAINING = {"train_iters": ("train_iters", "train_samples"), "lr": ("lr",)}
 """Those that a run needs unless it only evaluates."""
 
@@ -98,9 +101,8 @@ class Loader:
             if taken is not None:
                 values[name] = taken
         written = given.keys() & keys.keys()
-        unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
-            values |= {n: d for n, d in unset.items() if n not in REQUIRED}
+            values |= _defaults(keys, raw)
             faults += _missing(raw) if own else ()
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
@@ -129,6 +131,14 @@ class Loader:
             hint = self.hints.for_value(spec, value)
             facts |= {"hint": hint, **value_meant(hint, value)}
         return Fault(wrong.kind, (name,), facts)
+
+
+def _defaults(keys: dict[str, Key], raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of flags that are not given and have one then."""
+    without = {*raw, *REQUIRED}
+    if NO_STEPS & raw.keys():
+        without.add("lr_warmup_iters")
+    return {name: key.default for name, key in keys.items() if name not in without}
 
 
 def _unresolved(raw: dict[str, Any], keys: dict[str, Key]) -> list[str]:

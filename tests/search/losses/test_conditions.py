@@ -45,6 +45,22 @@ def test_without_a_schedule_there_is_no_warmup():
     )
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--train-samples 6400 --lr-warmup-samples 640",
+        "--train-iters 100 --lr-warmup-fraction 0.1",
+    ],
+)
+def test_a_warmup_that_is_no_number_of_steps_is_not_run(flags):
+    text = f"torchrun pretrain_gpt.py --micro-batch-size 1 {flags}\n"
+    made = read_config("a.sh", text.encode(), Target("h200", 1), "megatron_lm")
+    assert conditions_for_trials(made, (), 1).refusal == (
+        "the warmup counts samples, or is a fraction of the run: say it in steps, "
+        "`--train-iters` with `--lr-warmup-iters`"
+    )
+
+
 def test_one_rank_of_many_does_not_know_the_loss():
     made = conditions_for_trials(config(), (), 8)
     assert made.refusal.startswith("a trial runs one of 8 ranks")
