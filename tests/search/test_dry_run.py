@@ -211,7 +211,7 @@ def test_a_value_that_a_launch_script_leaves_open_is_of_the_script(project, fp8t
     project({"launch.yaml": LAUNCH, "sft.yaml": SFT, "train.sh": script})
     ran = fp8tune("search", "train.sh", "--dry-run")
     said = " ".join(ran.out.split())
-    assert said.startswith("the search will not start: train.sh: micro_batch, ")
+    assert said.startswith("the search will not start: train.sh: the micro-batch, ")
 
 
 @each(
