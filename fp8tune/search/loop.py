@@ -7,7 +7,8 @@ search that was killed continues as if it had not been.
 Several processes may search one study: each runs this loop, and trials that run in
 another process count as taken. Proposals run at the same time as the baseline and each
 other. Confirmation runs begin when these have ended. The runs that are compared follow
-each other on one GPU; each GPU adds pairs of its own. Loss runs come last.
+each other on one GPU; each GPU adds pairs of its own. Loss runs come last, but those of
+a leading setting whose FP8 the search changed come before proposals of little gain.
 """
 
 from __future__ import annotations
