@@ -97,7 +97,8 @@ class Strategy:
         if proposal is None:
             return None
         values = {key: v for key, v in proposal.params.items() if v is not None}
-        return PlannedTrial(self._study.space.point(values), "search", proposal.reason)
+        point, gain = self._study.space.point(values), proposal.gain
+        return PlannedTrial(point, "search", proposal.reason, gain=gain)
 
 
 def build_strategy(

@@ -15,7 +15,8 @@ class PlannedTrial(NamedTuple):
     """A setting to try, the stage of the search, and the reason in a few words.
 
     With a ``loss_run`` it is trained that way and not timed. Once it runs, ``worker``
-    and ``at_s`` are those of the ``Trial``.
+    and ``at_s`` are those of the ``Trial``. ``gain`` is what a proposal is expected to
+    gain (log of tokens/s).
     """
 
     point: Point
@@ -24,6 +25,7 @@ class PlannedTrial(NamedTuple):
     loss_run: LossRun | None = None
     worker: str = ""
     at_s: float | None = None
+    gain: float = math.inf
 
     @property
     def is_final(self) -> bool:

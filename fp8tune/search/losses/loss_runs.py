@@ -362,7 +362,10 @@ class Stage(NamedTuple):
         return f"a run ended with `{outcome}`{f': {message}' if message else ''}"
 
     def _expected(self, history: History, point: Point, run: LossRun) -> float:
-        """Return the expected time of a run [s], from earlier runs or trials."""
+        """Return the expected time of a run [s], from earlier runs or trials.
+
+        That of the slowest setting where its own has not run.
+        """
         earlier = [
             trial.record.cost_s
             for trial in history.trials
@@ -372,9 +375,10 @@ class Stage(NamedTuple):
         ]
         if earlier:
             return max(earlier)
-        cost = run_cost(history, point)
-        cost = cost or pair_cost(history, point)
-        return cost.seconds(run.steps) if cost else 0.0
+        if cost := run_cost(history, point) or pair_cost(history, point):
+            return cost.seconds(run.steps)
+        others = filter(None, (run_cost(history, p) for p in history.settings))
+        return max((cost.seconds(run.steps) for cost in others), default=0.0)
 
     def _remaining(self, history: History, point: Point, cost: RunCost) -> float:
         """Return the time of the runs still needed [s], judged by the last ones."""

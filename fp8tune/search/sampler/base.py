@@ -44,10 +44,11 @@ other values all did."""
 
 
 class Proposal(NamedTuple):
-    """A setting to try next, and the reason."""
+    """A setting to try next, the reason, and the expected gain (log of tokens/s)."""
 
     params: dict[str, Any]
     reason: str
+    gain: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _most_promising(known: Known, ahead: Predictions) -> Proposal | None:
         return None
     fits = f", fits with a chance of {100 * chance:.0f} %" * (chance < 0.9)
     params = known.space.params(ahead.candidates[best])
-    return Proposal(params, f"{PROPOSED}{fits}")
+    return Proposal(params, f"{PROPOSED}{fits}", gain)
 
 
 def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
@@ -122,7 +122,8 @@ def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
         if (new & ahead.feasible).any():
             best = ahead.best(new & ahead.feasible)
             params = space.params(ahead.candidates[best])
-            return Proposal(params, f"{key} = {str(params[key]).lower()} was not tried")
+            reason = f"{key} = {str(params[key]).lower()} was not tried"
+            return Proposal(params, reason, 0.0)
     return None
 
 
@@ -132,7 +133,7 @@ def _one_of_few(known: Known, ahead: Predictions, few: int) -> Proposal | None:
     if left > few or not ahead.feasible.any():
         return None
     best = ahead.candidates[ahead.best(ahead.feasible)]
-    return Proposal(known.space.params(best), "few are left")
+    return Proposal(known.space.params(best), "few are left", 0.0)
 
 
 class Predictions(NamedTuple):

@@ -1,5 +1,7 @@
 """A whole search with its last stage, on recorded speeds and generated losses."""
 
+from itertools import groupby
+
 import pytest
 
 from fp8tune.runners.replay import Replay
@@ -335,7 +337,16 @@ RECIPES = [
 ]
 
 
-def recipes_searched(made=Learning, budget=7200.0, conditions=CONDITIONS):
+TRIED = with_recipe(BEST), ROWWISE
+
+
+def recipes_searched(
+    made=Learning,
+    budget=7200.0,
+    conditions=CONDITIONS,
+    tried=TRIED,
+    little=(),
+):
     space = Space(
         WITH_RECIPE.knobs, [WITH_RECIPE.point(record.knobs) for record in RECIPES]
     )
@@ -344,7 +355,7 @@ def recipes_searched(made=Learning, budget=7200.0, conditions=CONDITIONS):
         space,
         with_recipe(GIVEN),
         Peer(study, made(RECIPES, space)),
-        InOrder(with_recipe(BEST), ROWWISE),
+        InOrder(*tried, little=little),
         study,
         budget,
         conditions=conditions,
@@ -362,6 +373,27 @@ def test_a_recipe_is_chosen_after_its_losses_were_compared():
     )
     assert "unproven" not in codes
     assert stages(study)[1] > 0
+
+
+def order(study):
+    return [stage for stage, _ in groupby(trial.stage for trial in study.trials)]
+
+
+def test_a_recipe_is_compared_before_settings_that_gain_little():
+    best = with_recipe(BEST)
+    found, _, study = recipes_searched(tried=(ROWWISE, best), little=(best,))
+    assert order(study) == ["baseline", "search", "stability", "search", "confirm"]
+    assert (found.chosen, found.learns.verdict) == (ROWWISE, "inside")
+    same, _, later = recipes_searched(tried=(ROWWISE, best))
+    assert order(later) == ["baseline", "search", "confirm", "stability"]
+    assert same.chosen == ROWWISE
+
+
+def test_the_config_s_own_recipe_is_compared_at_the_end():
+    best = with_recipe(BEST)
+    _, _, study = recipes_searched(tried=(best, ROWWISE), little=(ROWWISE,))
+    first = order(study)[:3]
+    assert first == ["baseline", "search", "confirm"]
 
 
 def test_a_recipe_that_leaves_the_spread_is_not_chosen():
