@@ -56,22 +56,12 @@ def check_config(config: Config, free: Container[str]) -> None:
 
 
 def command_on(config: Config, name: str) -> str:
-    """Return the command ``lint`` or ``estimate`` with all files of a job.
-
-    And with the target as it was typed.
-    """
-    target = config.job.target
-    typed = (
-        ("--gpu", target.gpu_origin, target.gpu),
-        ("--world-size", target.world_size_origin, str(target.world_size)),
-    )
+    """Return the command ``lint`` or ``estimate`` with all files of a job."""
     files = dict.fromkeys((config.path, *(part.path for part in config.parts)))
     words = " --with ".join(map(quoted, files))
     if config.script:
         script = quoted(config.script.path)
         words = f"--script {script}" if name == "lint" else script
-    for option, origin, value in typed:
-        words += f" {option} {quoted(value)}" * (origin == option)
     behind = "".join(f" {quoted(word)}" for word in config.written)
     return f"fp8tune {name} {words}{' --' * bool(behind)}{behind}"
 

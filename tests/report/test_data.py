@@ -271,7 +271,7 @@ def test_tokens_per_joule(tmp_path):
     ("about", "typed"),
     [
         ({"output": "x/b.toml"}, ["diff a.toml x/b.toml"]),
-        ({"output": "a.toml"}, ["fp8tune lint a.toml --gpu h200 --world-size 1"]),
+        ({"output": "a.toml"}, ["fp8tune lint a.toml"]),
         ({"output": ""}, ["fp8tune search a.toml --budget 2h  # writes it"]),
         (
             {"output": "", "options": {"budget": "3h", "records": "r.jsonl"}},

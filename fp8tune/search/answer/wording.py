@@ -341,7 +341,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"not all settings were tried{_next(facts, 'tries more')}"
     ),
     "untested-memory": (
-        "other settings may be faster, but probably run out of memory: not tried"
+        "other settings may be faster, but probably run out of memory, as many did"
     ),
     "pairs-left-out": _pairs_left_out,
     # other evidence for or against a setting
