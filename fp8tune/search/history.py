@@ -27,7 +27,7 @@ from fp8tune.search.statistics import (
     wider,
 )
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point, Space
+from fp8tune.trials.space import FP8, Point, Space
 from fp8tune.trials.trial import Trial, timed
 
 ENOUGH = 4
@@ -212,11 +212,13 @@ class History:
         return loss_key(self.space, point) in self._rejected
 
     def is_unproven(self, point: Point | None) -> bool:
-        """Return whether the search changed how FP8 works, and no losses are known."""
+        """Return whether the search changed or added FP8, and no losses are known."""
         if point is None or self.space.value(point, "precision") not in (None, "fp8"):
             return False
         pairs = zip(self.space.knobs, point, self.baseline, strict=True)
-        changed = any(knob.traits.of_fp8 and new != old for knob, new, old in pairs)
+        changed = any(
+            knob.traits.group == FP8 and new != old for knob, new, old in pairs
+        )
         return changed and loss_key(self.space, point) not in self._compared
 
     @cached_property
