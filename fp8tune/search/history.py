@@ -212,7 +212,7 @@ class History:
         return loss_key(self.space, point) in self._rejected
 
     def is_unproven(self, point: Point | None) -> bool:
-        """Return whether the search chose FP8 or how it works, without its losses."""
+        """Return whether the search changed or added FP8, and no losses are known."""
         if point is None or self.space.value(point, "precision") not in (None, "fp8"):
             return False
         pairs = zip(self.space.knobs, point, self.baseline, strict=True)

@@ -51,11 +51,12 @@ def check_config(config: Config, free: Container[str]) -> None:
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
-        hint = f"fix that{others} first, see: {command_on(config, 'lint')}"
+        command = command_on(config, "lint", _given(config.job.target))
+        hint = f"fix that{others} first, see: {command}"
         raise CannotSearch(f"{found[0]}; {hint}")
 
 
-def command_on(config: Config, name: str) -> str:
+def command_on(config: Config, name: str, options: str = "") -> str:
     """Return the command ``lint`` or ``estimate`` with all files of a job."""
     files = dict.fromkeys((config.path, *(part.path for part in config.parts)))
     words = " --with ".join(map(quoted, files))
@@ -63,7 +64,14 @@ def command_on(config: Config, name: str) -> str:
         script = quoted(config.script.path)
         words = f"--script {script}" if name == "lint" else script
     behind = "".join(f" {quoted(word)}" for word in config.written)
-    return f"fp8tune {name} {words}{' --' * bool(behind)}{behind}"
+    return f"fp8tune {name} {words}{options}{' --' * bool(behind)}{behind}"
+
+
+def _given(target: Target) -> str:
+    """Return the options that give what a command line gave of a target."""
+    gpu, size = target.gpu_origin, target.world_size_origin
+    options = f" --gpu {quoted(target.gpu)}" * bool(gpu.startswith("--") and target.gpu)
+    return options + f" --world-size {target.world_size}" * size.startswith("--")
 
 
 def quoted(text: str) -> str:

@@ -155,6 +155,17 @@ def test_the_first_is_said_and_how_many_more():
         check_config(config, ())
 
 
+@pytest.mark.parametrize(
+    ("origins", "options"),
+    [(("--gpu", "--world-size"), " --gpu h100 --world-size 8"), (("line 1",) * 2, "")],
+)
+def test_the_command_that_shows_it_has_the_target_that_was_given(origins, options):
+    target = Target("h100", 8, *origins)
+    config = read_config("a.toml", f"{FINE}foo = 1\n".encode(), target)
+    with pytest.raises(CannotSearch, match=f"see: fp8tune lint a.toml{options}$"):
+        check_config(config, ())
+
+
 REFUSED = f'{LONG}compile_model = true\nactivation_checkpointing = "full"\n'
 TENSOR_PARALLEL = REPLAYED + "[distributed]\ntp = 2\n"
 """The trainer refuses FP8 with it; the precision is a knob, but a frozen one."""

@@ -341,7 +341,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"not all settings were tried{_next(facts, 'tries more')}"
     ),
     "untested-memory": (
-        "other settings may be faster, but probably run out of memory, as many did"
+        "other settings may be faster, but were not tried: they probably run out of "
+        "memory"
     ),
     "pairs-left-out": _pairs_left_out,
     # other evidence for or against a setting

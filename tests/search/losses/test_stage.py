@@ -5,6 +5,8 @@ from itertools import groupby
 import pytest
 
 from fp8tune.runners.replay import Replay
+from fp8tune.search.answer.decide import decide
+from fp8tune.search.history import History
 from fp8tune.search.loop import Search
 from fp8tune.search.losses.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.pool import Peer
@@ -23,6 +25,7 @@ from tests.search.tries import (
     InOrder,
     ran,
     space_of,
+    trials,
     without_numbers,
     without_trial_numbers,
 )
@@ -424,3 +427,18 @@ def test_where_no_losses_can_be_compared_a_recipe_leaves_the_verdict_open():
     found, codes, _ = recipes_searched(conditions=Conditions(0, refusal="one rank"))
     assert (found.chosen, found.verdict) == (ROWWISE, "inconclusive")
     assert (found.ending.unchecked, "unproven" in codes) == ("one rank", False)
+
+
+def test_fp8_for_a_bf16_config_is_a_change_too():
+    space = Space([*WITH_RECIPE.knobs[:3], WITH_RECIPE.knobs[3]._replace(frozen=False)])
+    search = History(space, BF16, tried(GIVEN, BF16, GIVEN, BF16))
+    assert search.choosing(proven_only=True).ranked == [BF16]
+    found = decide(search, 60.0)
+    codes = [finding.code for finding in found.findings]
+    assert (found.chosen, found.verdict) == (GIVEN, "inconclusive")
+    assert "losses-not-compared" in codes
+
+
+def tried(*points):
+    speeds = {GIVEN: 130, BF16: 100}
+    return trials(*(("confirm", ran(point, speeds[point])) for point in points))
