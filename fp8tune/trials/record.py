@@ -53,6 +53,8 @@ BEFORE_BUILD = ("start", "import", "ranks", "gpu")
 """
 BROKEN = ("not-downloaded", "torchvision-of-another-torch")
 """Errors of a machine that stay until somebody repairs it, whatever the setting is."""
+REFUSED = "config-refused"
+"""Error of a trial whose config its trainer refused."""
 FULL = 0.92
 """Share of the GPU's memory that may be reserved: beyond it fragmentation, another
 batch or an evaluation ends a long run."""

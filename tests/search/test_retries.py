@@ -88,6 +88,12 @@ def test_what_to_do_where_nothing_ran(told, said):
     assert retries_all(known(*told), 1) == bool(said)
 
 
+def test_a_refused_config_needs_no_repair_of_the_machine():
+    refused = {"error": "config-refused", "message": "refuses the config"}
+    trials = known((0, GIVEN, "launch", refused), (0, GIVEN, "launch", refused))
+    assert not list(machine_findings(trials, on_cpu=False))
+
+
 def test_what_failed_once_beside_what_ran_is_counted():
     trials = known((0, GIVEN, "ok"), (0, BEST, "hang"), (0, OTHER, "oom"))
     assert (count_retried_settings(trials, 0), count_retried_settings(trials, 1)) == (

@@ -31,7 +31,7 @@ from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step
 from fp8tune.search.statistics import SAME
-from fp8tune.trials.record import Record
+from fp8tune.trials.record import REFUSED, Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import (
     Trial,
@@ -467,6 +467,8 @@ def _smaller(plan: Plan) -> list[str]:
 
 def machine_findings(trials: Sequence[Trial], *, on_cpu: bool) -> Iterator[Finding]:
     """Yield what to do if the machine may have caused all failures."""
+    if all(trial.record.error == REFUSED for trial in trials):
+        return
     if retries_all(trials, last_process(trials) + 1):
         if all(trial.record.never_began for trial in trials):
             yield Finding("run-doctor", {"on_cpu": on_cpu})
