@@ -228,7 +228,8 @@ class Search:
             return None
         if self._searching():
             trials = self._history.timed
-            if proposal := self.strategy.propose(trials):
+            rejects = self._history.is_rejected
+            if proposal := self.strategy.propose(trials, rejects):
                 small = proposal.gain < SMALL
                 return (small and self._proving()) or proposal
             if self.running:  # how these end may change that

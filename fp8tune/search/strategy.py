@@ -56,17 +56,28 @@ class Strategy:
             "capacity_gib": card_gib,
             "counts": self._counts,
         }
-        grid = [space.params(point) for point in space.points(baseline)]
+        self._points = list(space.points(baseline))
+        grid = [space.params(point) for point in self._points]
         self._sampler: ThroughputSampler | FeasibleSampler | None = None
         if grid and sampler == "auto":
             self._sampler = ThroughputSampler(grid, **options)
         elif grid:
             self._sampler = FeasibleSampler(library_sampler(sampler), grid, **options)
 
-    def propose(self, trials: Sequence[Trial]) -> PlannedTrial | None:
-        """Return the next trial; ``None`` if none is worth its risk."""
-        if self._sampler is None:
+    def propose(
+        self,
+        trials: Sequence[Trial],
+        rejects: Callable[[Point], bool] = lambda _point: False,
+    ) -> PlannedTrial | None:
+        """Return the next trial; ``None`` if none is worth its risk.
+
+        ``rejects`` tells which settings must not be chosen for what FP8 learns there.
+        """
+        space = self._study.space
+        left = [space.params(p) for p in self._points if not rejects(p)]
+        if self._sampler is None or not left:
             return None
+        self._sampler.restrict(left)
         self._count(trials)
         return self._planned(self._sampler.proposal(self._study.optuna))
 

@@ -50,7 +50,7 @@ class Each(InOrder):
         super().__init__(*points)
         self.study = study
 
-    def propose(self, trials):
+    def propose(self, trials, _rejects):
         taken = [SPACE.point(trial.record.knobs) for trial in trials]
         taken += [running.point for running in self.study.running.values()]
         left = [p for p in self.points if p not in taken]

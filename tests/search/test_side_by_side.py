@@ -120,7 +120,7 @@ def test_the_time_of_trials_that_ran_at_the_same_time_counts_once(begun, spent):
 class Once(InOrder):
     """Proposes each point once, also while others run."""
 
-    def propose(self, _trials):
+    def propose(self, *_):
         if not self.points:
             return None
         point, *self.points = self.points

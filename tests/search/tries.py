@@ -86,7 +86,7 @@ class InOrder:
     def __init__(self, *points, little=()):
         self.points, self.little = points, little
 
-    def propose(self, trials):
+    def propose(self, trials, _rejects):
         done = sum(trial.stage == "search" for trial in trials)
         if done == len(self.points):
             return None

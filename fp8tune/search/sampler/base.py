@@ -188,6 +188,10 @@ class ProposingSampler(BaseSampler, abc.ABC):
         self._counts = counts
         self._chosen: dict[tuple[str, int], dict[str, Any]] = {}
 
+    def restrict(self, grid: Grid) -> None:
+        """Propose settings of this part of the grid alone; all trials still count."""
+        self._settings = settings(grid)
+
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
         """The knobs as Optuna's distributions, for ``study.ask``.
