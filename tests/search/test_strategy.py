@@ -136,6 +136,16 @@ def test_where_nothing_runs_it_goes_on_with_what_is_likeliest_to():
     assert SPACE.batch(proposal.point) == 1 or proposal.point[1:3] != GIVEN[1:3]
 
 
+def test_what_losses_reject_is_not_proposed():
+    study, batch = Study(SPACE), SPACE.batch(GIVEN)
+    study.add("baseline", ran(GIVEN, 100, peak_gib=10.0))
+    strategy = Strategy(study, GIVEN)
+    free = strategy.propose(study.trials)
+    same = strategy.propose(study.trials, lambda p: SPACE.batch(p) != batch)
+    assert SPACE.batch(free.point) != batch == SPACE.batch(same.point)
+    assert strategy.propose(study.trials, lambda _: True) is None
+
+
 def test_the_end():
     points = SPACE.points(GIVEN)
     assert proposed([("search", ran(p, 100, peak_gib=10.0)) for p in points]) is None
