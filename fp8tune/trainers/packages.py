@@ -212,7 +212,7 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     left out. An upper bound is ``x_at_most``, the newest that it allows.
     ``environment_known`` is true if the environment of the run was looked at: it has
     the trainer itself. Faults that say which ``package`` and ``release`` they are not
-    of go.
+    of go, and are refusals where it is surely another.
     """
     found = releases(path)
     for name in known.about.packages:
@@ -220,7 +220,8 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
-    loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
+    left = (each for each in loaded.faults if not _is_met(each, found))
+    loaded.faults[:] = [_refused_by(each, found) for each in left]
 
 
 def exact_releases(path: str) -> dict[str, str]:
@@ -250,6 +251,19 @@ def _is_met(fault: Fault, found: dict[str, Release]) -> bool:
     release = found.get(fault.facts.get("package", ""))
     first = release.version.partition(".")[0] if release else ""
     return bool(release) and first == fault.facts["release"]
+
+
+def _refused_by(fault: Fault, found: dict[str, Release]) -> Fault:
+    """A fault as a refusal, where its package is surely not of the release it needs."""
+    package = fault.facts.get("package", "")
+    release = found.get(package)
+    if not release or not release.exact or release.newest or release.developed:
+        return fault
+    key, needs = fault.facts["key"], f"{package} {fault.facts['release']}"
+    reason = f"`{key}` needs {needs}, and the run has {package} {release.version}"
+    hint = f"take `{key}` out, or install {needs}"
+    facts = {"key": key, "reason": reason, "hint": hint}
+    return fault._replace(kind="refused-settings", facts=facts)
 
 
 @cache

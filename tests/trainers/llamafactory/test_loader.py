@@ -1,5 +1,9 @@
 """What the loader says of a LLaMA-Factory config."""
 
+import json
+
+import pytest
+
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -28,3 +32,31 @@ def faults(version="0.9.5", **more):
 )
 def test_faults(more, expected):
     assert faults(**more) == expected
+
+
+CONFIG = """\
+model_name_or_path: a/b
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: x
+bf16: true
+save_safetensors: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("requirements", "rule"),
+    [
+        ("transformers==4.57.6", []),
+        ("transformers<6", ["key-of-one-release"]),
+        ("transformers", ["key-of-one-release"]),
+        ("transformers==5.6.0", ["refused-settings"]),
+    ],
+)
+def test_a_key_of_one_release_of_transformers(project, fp8tune, requirements, rule):
+    project({"sft.yaml": CONFIG, "requirements.txt": f"{requirements}\n"})
+    select = "key-of-one-release,refused-settings"
+    ran = fp8tune("lint", "sft.yaml", "--select", select, "--output-format", "json")
+    reported = json.loads(ran.out)["diagnostics"]
+    assert [each["rule"] for each in reported] == rule
