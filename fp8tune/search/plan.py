@@ -29,6 +29,8 @@ from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
 
+OF_GPUS = ("world_size", "shards.product")
+"""What is unknown where the number of GPUs is."""
 NEEDED = {
     "micro_batch": "the micro-batch",
     "grad_accum": "the gradient accumulation",
@@ -353,10 +355,14 @@ def why_synthetic_data(config: Config) -> str:
 
 
 def is_covered(config: Config) -> bool:
-    """Return whether fp8tune's own trial on one GPU may represent a config."""
+    """Return whether fp8tune's own trial on one GPU may represent a config.
+
+    Not if it is not known, but for the number of GPUs, which a search asks for.
+    """
     job = config.job
     refused = not job.words.knows("trial_refusal") or job.find("trial_refusal")
-    return not refused and (job.find("tp") or 1) == 1
+    unknown = not refused and lacking(job, "trial_refusal") not in ("", *OF_GPUS)
+    return not refused and not unknown and (job.find("tp") or 1) == 1
 
 
 def ranks_of_trial(config: Config, running: int = 1) -> int:
@@ -375,7 +381,7 @@ def ranks_of_trial(config: Config, running: int = 1) -> int:
             refusal += f"runs all of them on {counted(gpus, 'GPU')}"
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
-        asked = str(missing) in ("world_size", "shards.product")
+        asked = str(missing) in OF_GPUS
         hint = "; give the number of GPUs as --world-size N" * asked
         gap = GAPS.get(str(missing))
         what = f"no trial covers {gap}" if gap else f"{missing} is not known"

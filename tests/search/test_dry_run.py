@@ -175,6 +175,22 @@ def test_a_trainer_s_own_command_is_shown(titan, fp8tune):
     ]
 
 
+IN_BF16 = TITAN.replace('converters = ["quantize.linear.float8"]\n', "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{IN_BF16}[parallelism]\ntensor_parallel_degree = 8\n",
+        IN_BF16.replace("llama3", "flux").replace("8B", "flux-debug"),
+    ],
+)
+def test_what_the_own_trial_may_not_know_runs_in_the_trainer(titan, fp8tune, text):
+    Path(titan).write_text(text)
+    ran = fp8tune("search", titan, "--dry-run", *TARGET)
+    assert (ran.code, "-m torchtitan.train" in " ".join(ran.out.split())) == (0, True)
+
+
 def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune):
     project({"launch.yaml": LAUNCH, "sft.yaml": SFT, "train.sh": f"{SCRIPT}\n"})
     words = ("--dry-run", "--output-format", "json")
