@@ -101,7 +101,7 @@ def _offer(
     traits, freed = traits_of(role), is_freed(config.trainer, role, allow)
     values, why = (), ""
     try:
-        values = _values(config, job, role, no_fp8, freed=freed)
+        values = _values(config, job, role, no_fp8)
     except Unknown as missing:
         gpus = "the number of GPUs is not known: --world-size N"
         fact = gpus if str(missing) == "world_size" else f"{missing} is not known"
@@ -111,30 +111,35 @@ def _offer(
         need = _condition(config, needs)
     except ExpressionError as error:
         needs, why = "", f"its condition `{needs}` cannot be checked: {error}"
-    of_trainers = builtin and not traits.spec
+    of_trainers, jobs = builtin and not traits.spec, (config.job, job)
     kept = not freed and device in traits.frozen_on
-    if not why and len(values) < 2 and not _is_usual(role):
+    if not why and len(values) < 2 and (freed or not traits.by_default):
         why = why_single(role, no_fp8)
-    elif not why and (of_trainers or kept) and not _met(need, job, role, values):
-        why = f"it needs {needs}"
+    elif not why and (of_trainers or kept) and not _met(need, jobs, role, values):
+        why = _lacks(role, needs)
     elif not why and of_trainers:
         why = OF_TRAINERS
     elif not why and kept:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
-    if not why and freed and len(values) < 2:
-        why = why_single(role, no_fp8)
     return Offer(knob, why, needs)
 
 
-def _met(need: Expression | None, job: Job, role: str, values: Sequence[Any]) -> bool:
+def _met(
+    need: Expression | None, jobs: Sequence[Job], role: str, values: Sequence[Any]
+) -> bool:
     """Return whether the need of a knob is met, or may be, at another of its values."""
-    others = [value for value in values if not _same(value, job.find(role))]
+    others = [value for value in values if not _same(value, jobs[0].find(role))]
     try:
-        changed = [job.with_values({role: value}) for value in others]
+        changed = [job.with_values({role: value}) for job in jobs for value in others]
         return not (need and others) or any(map(need.evaluate, changed))
     except Unknown:
         return True
+
+
+def _lacks(role: str, needs: str) -> str:
+    """Return why a knob stays whose need is not met; that of `precision` is FP8's."""
+    return f"{'FP8' if role == 'precision' else 'it'} needs {needs}"
 
 
 def _names(trainer: Trainer) -> list[str]:
@@ -175,14 +180,12 @@ def in_fp8(job: Job) -> Job:
     return job
 
 
-def _values(
-    config: Config, job: Job, role: str, no_fp8: str, *, freed: bool
-) -> tuple[Any, ...]:
+def _values(config: Config, job: Job, role: str, no_fp8: str) -> tuple[Any, ...]:
     """Return the values to try, the config's own among them; raises ``Unknown``.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
     their number. AC modes begin with the one that keeps most and end with the one that
-    keeps least. Precisions are the config's, bf16, and FP8 if it is freed.
+    keeps least. Precisions are the config's, bf16, and FP8.
     """
     listed = config.trainer.values_of(role)
     if role == "micro_batch":
@@ -198,8 +201,8 @@ def _values(
     value = _plain(job[config.trainer.knobs[role].key or role])
     if role == "precision":
         value = _plain(config.job["precision"])
-        may_be = freed and "fp8" in listed and not no_fp8
-        return tuple(dict.fromkeys([value, "bf16", *["fp8"] * may_be]))
+        fp8 = ["fp8"] * ("fp8" in listed and not no_fp8)
+        return tuple(dict.fromkeys([value, "bf16", *fp8]))
     every = listed or ([False, True] if isinstance(value, bool) else [])
     if traits_of(role).of_fp8:
         others = (each for each in every if not _same(each, value))
@@ -303,7 +306,7 @@ def space_of(
     each knob are met, and a knob whose needs no point meets is not varied.
     """
     kept = [o for o in offered if not o.why or _is_usual(o.knob.role)]
-    kept = [offer for offer in kept if offer.knob.values]
+    kept = [o._replace(knob=_without_fp8(o.knob)) for o in kept if o.knob.values]
     knobs = [offer.knob for offer in kept]
     needs = any(offer.needs for offer in kept if not offer.why)
     if not needs and all(_is_usual(knob.role) for knob in knobs):
@@ -334,11 +337,20 @@ def space_of(
     return space, tuple(_idle(o) if o.knob.role in idle else o for o in offered)
 
 
+def _without_fp8(knob: Knob) -> Knob:
+    """Return a knob without FP8 where the search may not turn it on."""
+    if knob.role != "precision" or not knob.frozen:
+        return knob
+    own, *others = knob.values
+    return knob._replace(values=(own, *(each for each in others if each == "bf16")))
+
+
 def _idle(offer: Offer) -> Offer:
     """Return the offer of a knob whose other values are possible in no setting."""
     if offer.why or len(offer.knob.values) < 2:
         return offer
-    why = f"it needs {offer.needs}" if offer.needs else "no other value is possible"
+    needs, why = offer.needs, "no other value is possible"
+    why = _lacks(offer.knob.role, needs) if needs else why
     return offer._replace(why=why, knob=offer.knob._replace(frozen=True))
 
 
@@ -358,7 +370,11 @@ def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
         in_bf16 = plain.value(point, "precision") not in (None, "fp8")
         if in_bf16 and any(knob.traits.of_fp8 for knob in moved):
             continue
-        asked = [need for knob in moved if (need := needs[knob.key])]
+        asked = [
+            need
+            for knob in moved
+            if (need := needs[knob.key]) and not (in_bf16 and knob.role == "precision")
+        ]
         with suppress(Unknown):
             job = config.job.with_values(plain.values(point))
             if any(knob.role in DEGREES for knob in moved):

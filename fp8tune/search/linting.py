@@ -25,7 +25,7 @@ from fp8tune.search.plan import Plan, left_out
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import MEASURED, Choice
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import TRAITS, Space
+from fp8tune.trials.space import TRAITS, Space, shown
 from fp8tune.words import clean, counted
 
 FAILS = {
@@ -86,14 +86,24 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     trainer cannot read: no search can start from that. What runs otherwise than it says
     may be tuned.
     """
+    yield from (text for text, is_left in _refused(config, free) if not is_left)
+
+
+def failing(config: Config, free: Container[str]) -> Iterator[str]:
+    """Yield why the trainer cannot run a config as it is, where a free key matters."""
+    hint = "as it is; other settings may run"
+    yield from (f"{t} {hint}" for t, is_left in _refused(config, free) if is_left)
+
+
+def _refused(config: Config, free: Container[str]) -> Iterator[tuple[str, bool]]:
+    """Yield why the trainer cannot run a config, and whether a free key may help."""
     for found in _errors(config):
-        if found.category == "silent":
-            continue
-        left = any(label.key in free for label in found.labels)
-        if not left or _is_fault(found, rules_for(config.path)):
-            trainer = config.trainer.schema.title
+        if found.category != "silent":
+            is_fault = _is_fault(found, rules_for(config.path))
+            is_left = not is_fault and any(each.key in free for each in found.labels)
             how = UNSEEN.get(found.rule) or FAILS[found.category]
-            yield f"{_placed(found, config)}; {trainer} {how}"
+            title = config.trainer.schema.title
+            yield f"{_placed(found, config)}; {title} {how}", is_left
 
 
 def misread(config: Config) -> Iterator[str]:
@@ -104,15 +114,20 @@ def misread(config: Config) -> Iterator[str]:
     rules = rules_for(config.path)
     for found in _findings(config):
         if found.fix is not None and _is_fault(found, rules):
-            hint = f": {found.help}" if found.help else ""
-            yield _placed(found, config, hint)
+            yield _placed(found, config, _with_help(found))
 
 
-def _placed(found: Diagnostic, config: Config, hint: str = "") -> str:
+def _placed(found: Diagnostic, config: Config, text: str = "") -> str:
     """Return a finding with its place in one line."""
     typed = config.written or found.region.line < 1
     line = "" if typed else f":{found.region.line}"
-    return f"{found.path}{line}: {found.message}{hint} [{found.rule}]"
+    return f"{found.path}{line}: {text or f'{found.message} [{found.rule}]'}"
+
+
+def _with_help(found: Diagnostic) -> str:
+    """Return a finding with what to do in one line."""
+    hint = f": {found.help}" if found.help else ""
+    return f"{found.message}{hint} [{found.rule}]"
 
 
 def runnable(
@@ -158,7 +173,7 @@ def _why_refused(config: Config) -> Callable[[tuple[tuple[str, Any], ...]], str]
             found = _errors(write_job(config, made)[1])
         except (CannotSearch, Unknown) as error:
             return str(error)
-        return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
+        return next((_with_help(f) for f in found if f.rule not in own), "")
 
     return why
 
@@ -179,26 +194,39 @@ def without_refused(plan: Plan) -> Plan:
     if len(cells) > MOST_CHECKED:
         return plan
     why, odd = _why_refused(plan.config), {}
+    reasons: dict[str, str] = {}
     for cell in sorted(cells):
         changed = dict(zip(asked, cell, strict=True))
         point = tuple(changed.get(i, own) for i, own in enumerate(baseline))
         values = space.values(point).items()
-        moved = (i for i in asked if point[i] != baseline[i])
-        keys = {space.knobs[i].key for i in moved}
+        keys = {space.knobs[i].key for i in asked if point[i] != baseline[i]}
         if text := why(tuple((key, v) for key, v in values if key in keys)):
             odd[cell] = text
+            if len(keys) == 1:
+                (key,) = keys
+                value = shown(space.params(point)[key])
+                reasons.setdefault(key, f"with {key} = {value}: {text}")
     if not odd:
         return plan
     points = {p for p in every if tuple(p[i] for i in asked) not in odd}
+    varied = {space.knobs[i].key for p in points for i in asked if p[i] != baseline[i]}
+    kept = {key: text for key, text in reasons.items() if key not in varied}
     by_rule: dict[str, list[str]] = {}
     for text in odd.values():
-        by_rule.setdefault(text.rpartition(" [")[2], []).append(text)
+        if not any(told.endswith(text) for told in kept.values()):
+            by_rule.setdefault(text.rpartition(" [")[2], []).append(text)
     notes = [
         f"left out: {counted(len(texts), 'combination')} of knobs: {texts[0]}"
         for texts in by_rule.values()
     ]
-    kept = Space(space.knobs, points)
-    return plan._replace(space=kept, notes=(*plan.notes, *notes))
+    offers = [
+        offer._replace(why=kept[knob.key], knob=knob._replace(frozen=True))
+        if (knob := offer.knob).key in kept and not offer.why
+        else offer
+        for offer in plan.offers
+    ]
+    left = Space(space.knobs, points)
+    return plan._replace(space=left, offers=tuple(offers), notes=(*plan.notes, *notes))
 
 
 def _errors(config: Config) -> Iterator[Diagnostic]:

@@ -31,7 +31,7 @@ from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import check_config, misread, without_refused
+from fp8tune.search.linting import check_config, failing, misread, without_refused
 from fp8tune.search.losses.loss_runs import Conditions, conditions_for_trials
 from fp8tune.search.machine import (
     TrialMachine,
@@ -254,6 +254,8 @@ def plan_search(options: SearchOptions, config: Config, gpu: str = "") -> Plan:
     """
     builtin = options.runner == "builtin"
     plan = plan_for_trials(config, options.allow, options.device, gpu, builtin=builtin)
+    fails = failing(config, keys_to_free(config, options.allow, options.device))
+    plan = plan._replace(notes=(*plan.notes, *fails))
     return without_idle(without_refused(without_unwritable(plan)))
 
 

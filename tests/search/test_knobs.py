@@ -272,11 +272,28 @@ def test_what_cannot_be_allowed(allow, builtin, said):
             "it needs optimizer == 'adamw'",
         ),
         (BF16, 16, "precision", "it changes numerics of the linears"),
+        (f"{BF16}[distributed]\ntp = 4\n", 16, "precision", "FP8 needs tp == 1"),
     ],
 )
 def test_what_a_knob_needs_is_said_before_what_frees_it(text, gpus, role, why):
-    offered = offers(forge(text, gpus), (), "cuda")
-    assert {offer.knob.role: offer.why for offer in offered}[role] == why
+    offered = {o.knob.role: o for o in offers(forge(text, gpus), (), "cuda")}
+    assert offered[role].why == why
+    assert {"bf16", "fp8"} == {*offered["precision"].knob.values}
+
+
+def test_a_need_that_the_config_meets_is_not_named():
+    """With FP8 allowed, a config in bf16 has no TP there, but may have it in bf16."""
+    offered = offers(forge(BF16), ("fp8",), "cuda")
+    assert {o.knob.role: o.why for o in offered}["tp"] == OF_TRAINERS
+
+
+def test_the_rule_that_leaves_a_knob_one_value_is_why_it_is_kept():
+    text = f'{BF16}[checkpoint]\nasync_mode = "async_with_pinned_mem"\n'
+    plan = without_refused(plan_for_trials(forge(text), ("fp8",), "cuda"))
+    why = {offer.knob.role: offer.why for offer in plan.offers}["precision"]
+    assert why.startswith("with train.mixed_precision = fp8: ")
+    assert why.endswith("[fp8-weights-lost-in-async-checkpoint]")
+    assert not any("left out" in note for note in plan.notes)
 
 
 def test_values_that_no_setting_has_are_not_offered():

@@ -6,7 +6,7 @@ from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import aftermath, check_config, refusals, runnable
+from fp8tune.search.linting import aftermath, check_config, failing, refusals, runnable
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trials.record import from_data
@@ -117,6 +117,10 @@ def test_what_the_search_changes_is_left_to_it():
     (line,) = refusals(read_config("a.toml", ODD.encode(), Target()), ())
     assert "[fp8-tokens-not-16]; KempnerForge crashes on this config" in line
     assert found(ODD) == []
+    config = read_config("a.toml", ODD.encode(), Target())
+    assert [*failing(config, keys_to_free(config, (), "cuda"))] == [
+        f"{line} as it is; other settings may run"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,10 @@ def _text(facts: Facts) -> str:
     return str(facts["text"])
 
 
+ONE_SETTING = "there is no other setting to compare"
+NONE_RAN = "no other setting ran and left enough memory"
+
+
 MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     # the answer
     "faster": lambda facts: _compared(facts, "faster"),
@@ -317,7 +321,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
     "no-other-setting-ran": lambda facts: (
-        f"no other setting ran and left enough memory: your config stays, "
+        f"{ONE_SETTING if facts['settings'] == 1 else NONE_RAN}: your config stays, "
         f"{_chosen(facts)}"
     ),
     "fp8-diverges-everywhere": (
