@@ -123,11 +123,18 @@ def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8
     }
 
 
-@each(("length", "shown"), [("iters", True), ("samples", False)])
-def test_a_warmup_in_samples_is_not_shortened(project, fp8tune, length, shown):
-    project({"run.sh": f"{RUN} --bf16 --train-{length} 6400\n"})
+@each(
+    ("flags", "shown"),
+    [
+        ("--train-iters 6400", True),
+        ("--train-samples 6400 --lr-warmup-samples 64", True),
+        ("--train-iters 6400 --lr-warmup-fraction 0.1", False),
+    ],
+)
+def test_a_warmup_that_is_a_share_is_not_shortened(project, fp8tune, flags, shown):
+    project({"run.sh": f"{RUN} --bf16 {flags}\n"})
     ran = fp8tune("search", "run.sh", "--dry-run", "--gpu", "h100")
-    assert ("warmup (lr_warmup_iters): a shorter one" in ran.out) is shown
+    assert ("warmup (warmup_steps): a shorter one" in ran.out) is shown
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Memory of Hugging Face's trainers against the real Trainer and published runs."""
 
 import json
+from textwrap import indent
 
 import pytest
 
@@ -49,6 +50,31 @@ def test_batches_of_unknown_length_lower_the_range():
     assert some["memory.peak_gib"] == packed["memory.peak_gib"]
     assert some["memory.state_gib"] < some["memory.least_peak_gib"]
     assert some["memory.low_gib"] < packed["memory.low_gib"]
+
+
+@pytest.mark.parametrize(
+    "name", ["accelerate==1.15.0", "axolotl==0.19.0", "llamafactory"]
+)
+@each(
+    ("lines", "steps"),
+    [
+        (["warmup_steps: 20"], 20),
+        (["warmup_steps: 20", "warmup_ratio: 0.0"], 20),
+        (["warmup_ratio: 0.1"], None),
+        (["warmup_ratio: 0.1", "warmup_steps: 0"], None),
+        (["warmup_steps: 0.03"], None),
+    ],
+)
+def test_a_warmup_that_is_a_share_of_the_run_has_no_steps(name, lines, steps):
+    """TrainingArguments.get_warmup_steps of transformers 5."""
+    text = "".join(f"{line}\n" for line in lines)
+    if name.startswith("accelerate"):
+        text = f"mixed_precision: fp8\ntraining:\n{indent(text, '  ')}"
+    assert job(text, name).find("warmup_steps") == steps
+
+
+def test_axolotl_warms_up_over_a_share_where_nothing_says_how_long():
+    assert job(AXOLOTL, "axolotl==0.19.0").find("warmup_steps") is None
 
 
 # TransformerEngine#1429: FP8 through Accelerate took more memory than 16 bit

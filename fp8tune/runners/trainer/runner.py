@@ -320,7 +320,7 @@ def loss_keys(launch: Launch, config: UserConfig, run: LossRun) -> Keys:
         seeds = (values.get(key) for key in losses.seed)
         first = next((seed for seed in seeds if seed is not None), None)
         keys[losses.data_seed] = first if own is None else own
-    keys[config.trainer.key_of("warmup_steps")] = run.warmup_steps
+    keys |= config.job({}).keys_for({"warmup_steps": run.warmup_steps})
     length = config.trainer.key_of("max_steps")
     if length and 0 < (values.get(length) or 0) < run.steps:
         keys[length] = run.steps

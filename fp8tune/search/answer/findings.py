@@ -26,7 +26,7 @@ from fp8tune.search.answer.choice import (
 )
 from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.history import History
-from fp8tune.search.knobs import expected_of_fp8, warmup_key
+from fp8tune.search.knobs import expected_of_fp8
 from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step
@@ -395,17 +395,16 @@ def _samples(job: Job) -> Iterator[Finding]:
 
 def _learning(outcome: Answer, plan: Plan) -> Iterator[Finding]:
     """Yield the comparison of losses in its own words."""
-    key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
         facts = {"setting": changes(plan.space, plan.baseline, point)}
         yield Finding("setting-rejected", {**facts, "text": losses.verdict_line(wrong)})
-        lines = losses.warmup_lines(wrong, key)
+        lines = losses.warmup_lines(wrong)
         yield from (Finding("warmup", {"text": line}) for line in lines)
     if outcome.rejected and outcome.chosen is None:
         yield Finding("allow-precision")
     if outcome.learns:
         code = f"stability-{outcome.learns.verdict}"
-        for line in losses.lines(outcome.learns, key):
+        for line in losses.lines(outcome.learns):
             yield Finding(code, {"text": line})
     if is_untied(outcome, plan):
         yield Finding("fp8-unties-embeddings")

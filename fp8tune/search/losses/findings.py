@@ -230,10 +230,10 @@ def pairs_by_warmup(curves: Sequence[LossCurve]) -> dict[int, list[CurvePair]]:
     return pairs
 
 
-def lines(result: Stability, key: str) -> Iterator[str]:
-    """Yield the lines at the end of a search; ``key`` is the config's warmup key."""
+def lines(result: Stability) -> Iterator[str]:
+    """Yield the lines at the end of a search."""
     yield f"stability: {verdict_line(result)}"
-    yield from warmup_lines(result, key)
+    yield from warmup_lines(result)
     data = " of synthetic data" * result.synthetic_data
     seen = f"; each run saw {_tokens(result.tokens)}{data}" if result.tokens else ""
     yield f"{LIMITS}{seen}"
@@ -315,7 +315,7 @@ def warning(result: Stability | None) -> str:
     )
 
 
-def warmup_lines(result: Stability, key: str) -> Iterator[str]:
+def warmup_lines(result: Stability) -> Iterator[str]:
     """Yield the results of other warmups, and which warmup is proposed."""
     best, warmup = result.proposed_warmup, result.config_warmup
     others = result.others
@@ -339,7 +339,7 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
         typed = "" if free else "; --allow warmup writes it"
         short = f"; {PUBLISHED}" if best < min(200, warmup) else ""
         seen = f" (tried: {tried})" if tried else ""
-        yield f"warmup: {key} = {best} {how}{seen}{typed}{short}"
+        yield f"warmup: {best} steps {how}{seen}{typed}{short}"
 
 
 def change(result: Stability) -> tuple[int, str] | None:

@@ -83,10 +83,10 @@ def conditions_for_trials(
         )
     try:
         steps: int = config.job["warmup_steps"]
-        if config.job["schedule"] == "none":
+        if config.job.find("schedule") == "none":
             return Conditions(0, refusal=refusal, scheduled=False)
     except Unknown as missing:
-        why = why_unknown(str(missing), config) or f"{missing} is not known"
+        why = why_unknown("warmup_steps", config) or f"{missing} is not known"
         return Conditions(0, refusal=refusal or why)
     may_change = not set(warmup_names(config.trainer)).isdisjoint(allow)
     return Conditions(steps, may_change, refusal)

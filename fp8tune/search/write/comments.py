@@ -17,7 +17,6 @@ from fp8tune.search.answer.wording import (
     percent,
     unit,
 )
-from fp8tune.search.knobs import warmup_key
 from fp8tune.search.losses import findings as stability
 from fp8tune.search.plan import Plan
 from fp8tune.search.write.writeback import LONGEST, Choice
@@ -149,7 +148,8 @@ def _warmup(plan: Plan, outcome: Answer) -> Iterator[Choice]:
     """Yield the new warmup, if the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:
-        yield Choice(warmup_key(plan.config.trainer), *asked)
+        keys = plan.config.job.keys_for({"warmup_steps": asked[0]})
+        yield from (Choice(key, value, asked[1]) for key, value in keys.items())
 
 
 def _accumulation(

@@ -30,6 +30,7 @@ from fp8tune.trainers.accelerate.llamafactory import (
 )
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.hugging_face import drop_share
 from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
 
@@ -261,6 +262,7 @@ class _Run(Loading):
             self.values[f"{name}.{key}"] = given.get(key, spec.default)
             if key in raw and key in given:
                 self.written.add(f"{name}.{key}")
+        drop_share(self.values, f"{name}.")
         if name == "training" and not other and not self.values["trl_arguments"]:
             for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
                 if _quoted_false(raw[key]):

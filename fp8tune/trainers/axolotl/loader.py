@@ -16,6 +16,7 @@ from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.hugging_face import drop_share
 from fp8tune.trainers.lax import CONVERTERS, NOTHING
 from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema
@@ -49,6 +50,7 @@ class Loader:
         run = _Run(self, raw)
         run.table(run.keys, _with_version(raw), ())
         run.check()
+        drop_share(run.values)
         return run.loaded
 
     def plugin_keys(self, raw: dict[str, Any]) -> dict[str, Key] | None:

@@ -21,6 +21,7 @@ from fp8tune.job import Words
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.hugging_face import drop_share
 from fp8tune.trainers.schema import Key, Schema
 
 HINTS = 20
@@ -67,6 +68,7 @@ class Loader:
         unknown = [name for name in raw if name not in keys][:MAX_FAULTS]
         faults += map(self._unknown, unknown, range(len(unknown)))
         faults += self.checks.refusals(values, raw)
+        drop_share(values)
         return Loaded(values, raw.keys() & keys.keys(), faults)
 
     def _unknown(self, name: str, number: int) -> Fault:

@@ -120,6 +120,25 @@ def conditional_flags(maybe: list[str]) -> str:
     return Words(", ".join(names)[:400])
 
 
+def warmup_steps(
+    job: Job,
+    lr_warmup_iters: int,
+    lr_warmup_samples: int,
+    lr_warmup_fraction: Any,
+    train_samples: Any,
+    rampup_batch_size: Any,
+) -> int:
+    """Steps of the warmup, where a number of steps or sequences says it.
+
+    Source: ``get_optimizer_param_scheduler`` in megatron/training/training.py.
+    """
+    if lr_warmup_fraction is not None or (train_samples and rampup_batch_size):
+        raise Unknown("lr_warmup_iters")
+    if train_samples:
+        return int(lr_warmup_samples // job["global_batch"])
+    return lr_warmup_iters
+
+
 def declared_gpus(processes: Any) -> int:
     """Number of processes that the script starts, where it says that."""
     return int(known("world_size", processes))

@@ -52,9 +52,6 @@ ALTERNATIVES = {
     "seq_length": ("seq_length", "encoder_seq_length"),
 }
 
-NO_STEPS = {"train_samples", "lr_warmup_fraction"}
-"""Flags with which the warmup is no number of steps, nor may one be given."""
-
 TRAINING = {"train_iters": ("train_iters", "train_samples"), "lr": ("lr",)}
 """Those that a run needs unless it only evaluates."""
 
@@ -136,8 +133,6 @@ class Loader:
 def _defaults(keys: dict[str, Key], raw: dict[str, Any]) -> dict[str, Any]:
     """Return the values of flags that are not given and have one then."""
     without = {*raw, *REQUIRED}
-    if NO_STEPS & raw.keys():
-        without.add("lr_warmup_iters")
     return {name: key.default for name, key in keys.items() if name not in without}
 
 

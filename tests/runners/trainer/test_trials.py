@@ -291,3 +291,21 @@ def test_a_script_of_megatron_is_run_with_other_flags(tmp_path, monkeypatch):
     assert "--micro-batch-size 4" in said
     assert "--save" not in said
     assert said.endswith("--eval-iters 0 --log-interval 1\n")
+
+
+@pytest.mark.parametrize(
+    ("length", "warmup"),
+    [
+        ("--train-iters 50 --lr-warmup-iters 20", {"lr_warmup_iters": 3}),
+        ("--train-samples 400 --lr-warmup-samples 160", {"lr_warmup_samples": 24}),
+    ],
+)
+def test_a_loss_run_of_megatron_warms_up_in_its_unit(length, warmup):
+    text = MEGATRON.replace("--train-iters 50", length)
+    known = trainer("megatron_lm")
+    document = parse(text.encode(), "run.sh")
+    document.read_as(known.about.reads)
+    config = UserConfig(known, document, known.load(document.values), Target("", 1))
+    assert config.job({})["warmup_steps"] == 20
+    launch = find_launch(known.about, "", 1, "cuda", own=False)
+    assert loss_keys(launch, config, LOSSES).set == {"seed": 7, **warmup}

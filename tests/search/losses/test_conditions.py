@@ -48,7 +48,7 @@ def test_without_a_schedule_there_is_no_warmup():
 @pytest.mark.parametrize(
     "flags",
     [
-        "--train-samples 6400 --lr-warmup-samples 640",
+        "--train-samples 6400 --lr-warmup-samples 640 --rampup-batch-size 1 1 9",
         "--train-iters 100 --lr-warmup-fraction 0.1",
     ],
 )
@@ -56,7 +56,7 @@ def test_a_warmup_that_is_no_number_of_steps_is_not_run(flags):
     text = f"torchrun pretrain_gpt.py --micro-batch-size 1 {flags}\n"
     made = read_config("a.sh", text.encode(), Target("h200", 1), "megatron_lm")
     assert conditions_for_trials(made, (), 1).refusal == (
-        "the warmup counts samples, or is a fraction of the run: say it in steps, "
+        "the warmup is a share of the run, or its batch grows: say it in steps, "
         "`--train-iters` with `--lr-warmup-iters`"
     )
 

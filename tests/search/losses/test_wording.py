@@ -72,7 +72,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
         "(32 steps, warmup 8)" in said
     )
-    proposed = f"{KEY} = 16 proposed, not written (tried: 16 steps inside the spread)"
+    proposed = f"16 steps proposed, not written (tried: 16 steps inside the spread)"
     assert f"warmup: {proposed}; --allow warmup writes it" in said
     assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
 
@@ -80,7 +80,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
 def test_synthetic_data_is_named():
     runs = (but(learned(run), synthetic_data=True) for run in both())
     tried = trials(*WHOLE, *(("stability", record) for record in runs))
-    last = list(findings.lines(decide(history_of(tried), 60.0).learns, KEY))[-1]
+    last = list(findings.lines(decide(history_of(tried), 60.0).learns))[-1]
     assert last.endswith("; each run saw 32.8K tokens of synthetic data")
 
 
@@ -113,14 +113,14 @@ LINES = {
     "inside": (
         INSIDE.learns,
         f"{STAYS} (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed, not written (tried: 2 steps outside the "
+        f"4 steps proposed, not written (tried: 2 steps outside the "
         f"spread, 4 steps inside the spread); {TO_ALLOW}; "
         f"{PUBLISHED}",
     ),
     "the warmup may change": (
         FREE.learns,
         f"{STAYS} (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed and written (tried: 4 steps inside the spread); "
+        f"4 steps proposed and written (tried: 4 steps inside the spread); "
         f"{PUBLISHED}",
     ),
     "no other warmup": (
@@ -171,12 +171,12 @@ LINES = {
         "FP8 stays inside the spread of bf16 seeds, as far as 3 seeds can show: loss "
         "-0.04 % (-0.10 to +0.03), bf16 seeds differ by 0.02 %, no gradient spike, "
         "3 seeds (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed, not written; {TO_ALLOW}; {PUBLISHED}",
+        f"4 steps proposed, not written; {TO_ALLOW}; {PUBLISHED}",
     ),
     "diverged": (
         LOST.rejected[BEST],
         f"{ALL} (32 steps, warmup 8)",
-        f"{KEY} = 16 proposed, not written (tried: 16 steps inside the spread); "
+        f"16 steps proposed, not written (tried: 16 steps inside the spread); "
         f"{TO_ALLOW}",
     ),
     "diverged in the first steps": (
@@ -215,7 +215,7 @@ LINES = {
 def test_the_lines_at_the_end_of_a_search(case):
     result, verdict, *warmups = LINES[case]
     limits = f"{findings.LIMITS}; each run saw 32.8K tokens"
-    assert list(findings.lines(result, KEY)) == [
+    assert list(findings.lines(result)) == [
         f"stability: {verdict}",
         *(f"warmup: {line}" for line in warmups),
         limits,
