@@ -254,8 +254,8 @@ def warnings(report: StudyReport) -> Iterator[str]:
     losses, trials = report.losses, report.study.trials
     if report.is_rehearsal:
         yield (
-            "A rehearsal on a CPU. The trials are real FP8 training, but they do not "
-            "show how fast a GPU is, nor whether FP8 pays."
+            "A rehearsal on a CPU. The trials are real training, but they do not show "
+            "how fast a GPU is, nor whether FP8 pays."
         )
     if report.is_replay:
         yield (

@@ -457,13 +457,19 @@ class History:
 
     @cached_property
     def eligible(self) -> list[Point]:
-        """The settings with a trial that may be chosen."""
+        """The settings with a trial that may be chosen.
+
+        A rehearsal keeps the precision, as a CPU emulates FP8.
+        """
+        space = self.space
+        precision = space.value(self.baseline, "precision")
         return [
             point
             for point, own in self.settings.items()
             if not own.failed
             and (point == self.baseline or not own.memory_shortage)
-            and self.space.allows(point, self.baseline)
+            and space.allows(point, self.baseline)
+            and (not self.is_rehearsal or space.value(point, "precision") == precision)
             and not self.is_rejected(point)
             and not (self.proven_only and self.is_unproven(point))
         ]

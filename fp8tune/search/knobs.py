@@ -105,13 +105,17 @@ def _offer(
     except Unknown as missing:
         gpus = "the number of GPUs is not known: --world-size N"
         fact = gpus if str(missing) == "world_size" else f"{missing} is not known"
-        why = why_unknown(role, config) or fact
+        field = str(missing).partition(".")[0]
+        why = why_unknown(role, config) or why_unknown(field, config) or fact
     needs, need = config.trainer.knobs[role].needs, None
     try:
         need = _condition(config, needs)
     except ExpressionError as error:
         needs, why = "", f"its condition `{needs}` cannot be checked: {error}"
-    of_trainers, jobs = builtin and not traits.spec, (config.job, job)
+    of_trainers, jobs = builtin and not traits.spec, [config.job, job]
+    if is_freed(config.trainer, "precision", allow):
+        with suppress(Unknown):
+            jobs.append(config.job.with_values({"precision": "bf16"}))
     kept = not freed and device in traits.frozen_on
     if not why and len(values) < 2 and (freed or not traits.by_default):
         why = why_single(role, no_fp8)

@@ -13,7 +13,7 @@ from fp8tune.config.reader import Config
 from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText
 from fp8tune.formats.edits import apply
-from fp8tune.job import Target, Unknown
+from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.engine import check_config as lint_config
@@ -42,6 +42,7 @@ MOST_CHECKED = 300
 """Combinations of knobs that are checked before a search; of more, trials tell."""
 UNKNOWN_KEY = "unknown-key"
 """The rule on keys that the trainer does not have."""
+NO_CURE = "and no other value of a knob changes that"
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
@@ -86,24 +87,52 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     trainer cannot read: no search can start from that. What runs otherwise than it says
     may be tuned.
     """
-    yield from (text for text, is_left in _refused(config, free) if not is_left)
-
-
-def failing(config: Config, free: Container[str]) -> Iterator[str]:
-    """Yield why the trainer cannot run a config as it is, where a free key matters."""
-    hint = "as it is; other settings may run"
-    yield from (f"{t} {hint}" for t, is_left in _refused(config, free) if is_left)
-
-
-def _refused(config: Config, free: Container[str]) -> Iterator[tuple[str, bool]]:
-    """Yield why the trainer cannot run a config, and whether a free key may help."""
     for found in _errors(config):
-        if found.category != "silent":
-            is_fault = _is_fault(found, rules_for(config.path))
-            is_left = not is_fault and any(each.key in free for each in found.labels)
-            how = UNSEEN.get(found.rule) or FAILS[found.category]
-            title = config.trainer.schema.title
-            yield f"{_placed(found, config)}; {title} {how}", is_left
+        if found.category != "silent" and not _is_left(found, config, free):
+            yield f"{_placed(found, config)}; {_fails(found, config)}"
+
+
+def failing(plan: Plan) -> Iterator[str]:
+    """Yield which errors of its config a search may start with, one line each.
+
+    Each says at which values of a knob it is gone.
+    """
+    config, free = plan.config, plan.free_keys
+    for found in _errors(config):
+        refused = found.category != "silent" and not _is_left(found, config, free)
+        if refused or any(note.endswith(f"[{found.rule}]") for note in plan.notes):
+            continue
+        text = f"{_placed(found, config, _with_help(found))}; {_fails(found, config)}"
+        cures = ", ".join(_cures(plan, found.rule))
+        yield f"{text}, {f'but not with {cures}' if cures else NO_CURE}"
+
+
+def _is_left(found: Diagnostic, config: Config, free: Container[str]) -> bool:
+    """Return whether an error is left to the search, which may change its keys."""
+    is_free = any(label.key in free for label in found.labels)
+    return is_free and not _is_fault(found, rules_for(config.path))
+
+
+def _fails(found: Diagnostic, config: Config) -> str:
+    """Return what the trainer does with a config that has an error."""
+    how = UNSEEN.get(found.rule) or FAILS[found.category]
+    return f"{config.trainer.schema.title} {how}"
+
+
+def _cures(plan: Plan, rule: str) -> Iterator[str]:
+    """Yield the knobs that a search varies, with the values that have no such error."""
+    job = plan.config.job
+    why = _why_refused(plan.config, rule)
+    for knob in plan.space.knobs:
+        others = () if knob.frozen else knob.values
+        fine = [
+            shown(value)
+            for value in others
+            if value != job.find(knob.key)
+            and not why(_with_steps(job, knob.key, value))
+        ]
+        if fine:
+            yield f"{knob.key} = {' or '.join(fine)}"
 
 
 def misread(config: Config) -> Iterator[str]:
@@ -144,9 +173,7 @@ def runnable(
 
     @cache
     def alone(key: str, value: Any) -> str:
-        kept = config.job.keep_tokens({key: value}).find("grad_accum")
-        steps = {key_of("grad_accum"): kept} if kept and key_of("grad_accum") else {}
-        return odd(tuple({key: value, **steps}.items()))
+        return odd(_with_steps(config.job, key, value))
 
     def why(knobs: Mapping[str, Any]) -> str:
         pairs = tuple((k, v) for k, v in knobs.items() if config.job.can_set(k))
@@ -158,12 +185,23 @@ def runnable(
     return kept, left_out(wrong)
 
 
-def _why_refused(config: Config) -> Callable[[tuple[tuple[str, Any], ...]], str]:
+def _with_steps(job: Job, key: str, value: Any) -> tuple[tuple[str, Any], ...]:
+    """Return another value of a knob, with the accumulation that keeps the tokens."""
+    accum = job.words.renamed.get("grad_accum", "grad_accum")
+    kept = job.keep_tokens({key: value}).find("grad_accum")
+    steps = {accum: kept} if kept and job.can_set(accum) else {}
+    return tuple({key: value, **steps}.items())
+
+
+def _why_refused(
+    config: Config, but: str = ""
+) -> Callable[[tuple[tuple[str, Any], ...]], str]:
     """Return a function that says which error other values would bring.
 
-    It takes keys with their values. Errors of the config itself do not count.
+    It takes keys with their values. Errors of the config itself do not count, ``but``
+    one rule's.
     """
-    own = {found.rule for found in _errors(config)}
+    own = {found.rule for found in _errors(config)} - {but}
 
     @cache
     def why(pairs: tuple[tuple[str, Any], ...]) -> str:
@@ -270,9 +308,8 @@ def check_tuned(before: Config, after: Config) -> None:
     old = {found.rule for found in _errors(before)} | {UNKNOWN_KEY}
     for found in _errors(after):
         if found.rule not in old:
-            how = UNSEEN.get(found.rule) or FAILS[found.category]
-            title = before.trainer.schema.title
-            raise CannotSearch(f"{title} {how}: {found.message} [{found.rule}]")
+            fails = _fails(found, before)
+            raise CannotSearch(f"{fails}: {found.message} [{found.rule}]")
 
 
 def aftermath_of_job(

@@ -254,9 +254,8 @@ def plan_search(options: SearchOptions, config: Config, gpu: str = "") -> Plan:
     """
     builtin = options.runner == "builtin"
     plan = plan_for_trials(config, options.allow, options.device, gpu, builtin=builtin)
-    fails = failing(config, keys_to_free(config, options.allow, options.device))
-    plan = plan._replace(notes=(*plan.notes, *fails))
-    return without_idle(without_refused(without_unwritable(plan)))
+    plan = without_idle(without_refused(without_unwritable(plan)))
+    return plan._replace(notes=(*plan.notes, *failing(plan)))
 
 
 def recipe_of_trials(options: SearchOptions, config: Config) -> Recipe:

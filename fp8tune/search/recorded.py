@@ -20,7 +20,7 @@ from fp8tune.search.knobs import (
     warmup_key,
     warmup_names,
 )
-from fp8tune.search.linting import refusals, runnable
+from fp8tune.search.linting import failing, refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     Plan,
@@ -91,7 +91,7 @@ def plan_replay(
         plan = without_unwritable(plan)
     keys = {knob.key for knob in plan.space.knobs}
     planned = tuple(dict.fromkeys((*planned, *plan.notes)))
-    notes += [*refusals(config, plan.free_keys), *refused, *planned]
+    notes += [*refusals(config, plan.free_keys), *failing(plan), *refused, *planned]
     if not learned and warmup_key(config.trainer) not in keys:
         why = "the records have no loss runs, so no warmup is tried"
         names = {*warmup_names(config.trainer)}.intersection(allow)

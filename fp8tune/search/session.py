@@ -299,7 +299,8 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     if stop.requeues:
         requeue_this_job()
     elif not stop.asked:
-        say(f"nothing is left to run in {study.name}", sys.stdout)
+        writes = "its first process writes the answer; if that has ended, its command"
+        say(f"nothing is left to run in {study.name}: {writes} does", sys.stdout)
     return STOPPED if stop.asked else 0
 
 

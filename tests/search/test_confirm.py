@@ -295,3 +295,17 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
 
 def is_bf16(trial):
     return trial.record.knobs[PRECISION] == "bf16"
+
+
+def test_a_rehearsal_chooses_in_the_config_s_precision():
+    """A CPU emulates FP8, so that bf16 is always faster there."""
+    free = Space(knob._replace(frozen=False) for knob in KNOBS)
+
+    def chosen(**fields):
+        records = [ran(GIVEN, 100.0, **fields), ran(BF16, 900.0, **fields)]
+        records += [ran(BEST, 200.0, **fields)]
+        made = [("search", record) for record in records]
+        return History(free, GIVEN, trials(*made, space=free)).ranked[0]
+
+    assert chosen() == BF16
+    assert chosen(rehearsal=True) == BEST

@@ -64,7 +64,8 @@ class Comparison(NamedTuple):
     ``gap`` is the difference of FP8's loss and bf16's on the same seed, averaged over
     ``seeds``; ``interval`` is its 95 % interval, ``spread`` the standard deviation
     between bf16 seeds. All three are relative to bf16's loss. ``spikes`` and
-    ``diverged`` count gradient spikes and diverged runs, in FP8 and in bf16.
+    ``diverged`` count gradient spikes and diverged runs, in FP8 and in bf16; spikes are
+    ``None`` where a run has no gradient norms.
     """
 
     warmup_steps: int
@@ -74,7 +75,7 @@ class Comparison(NamedTuple):
     gap: float = 0.0
     interval: tuple[float, float] | None = None
     spread: float = 0.0
-    spikes: tuple[int, int] = (0, 0)
+    spikes: tuple[int, int] | None = (0, 0)
     diverged: tuple[int, int] = (0, 0)
 
 
@@ -84,9 +85,10 @@ def loss_curve(record: Record, precision: str) -> LossCurve | None:
     if run is None or not record.meaning.has_losses:
         return None
     nan = record.outcome == "nan"
-    if not nan and min(len(record.losses), len(record.grad_norms)) < run.steps:
+    if not nan and len(record.losses) < run.steps:
         return None
-    return LossCurve(precision, run, record.losses, record.grad_norms, nan)
+    norms = record.grad_norms if len(record.grad_norms) == len(record.losses) else ()
+    return LossCurve(precision, run, record.losses, norms, nan)
 
 
 def compare(
@@ -128,7 +130,8 @@ def _compare_losses(
         sum(curves.count_spikes(curve.grad_norms, noise) for curve in runs)
         for runs in zip(*pairs, strict=True)
     )
-    result = result._replace(spikes=(fp8_spikes, bf16_spikes))
+    has_norms = all(curve.grad_norms for pair in pairs for curve in pair)
+    result = result._replace(spikes=(fp8_spikes, bf16_spikes) if has_norms else None)
     mean_loss = statistics.fmean(final_loss(bf16) for _, bf16 in pairs)
     if mean_loss <= 0:
         return result  # not the loss of a language model
@@ -139,9 +142,10 @@ def _compare_losses(
         return result
     spread = statistics.stdev(map(final_loss, bf16_seeds)) / mean_loss
     result = result._replace(spread=spread)
-    if len(pairs) < min_pairs:
+    if len(pairs) < min_pairs or not spread:  # the seed changes nothing
         return result
-    verdicts = _gap_verdict(result, len(bf16_seeds)), _spike_verdict(*result.spikes)
+    spikes = _spike_verdict(fp8_spikes, bf16_spikes)
+    verdicts = _gap_verdict(result, len(bf16_seeds)), spikes
     return result._replace(verdict=max(verdicts, key=list(LossVerdict).index))
 
 

@@ -284,9 +284,10 @@ def evidence(tested: Comparison) -> str:
         parts[0] += f" ({low:+.2f} to {high:+.2f})"
     if tested.spread:
         parts.append(f"bf16 seeds differ by {100 * tested.spread:.2f} %")
-    fp8, bf16 = tested.spikes
-    spikes = f"{counted(fp8, 'gradient spike')}, {bf16} in bf16"
-    parts.append(spikes if fp8 or bf16 else "no gradient spike")
+    if tested.spikes is not None:
+        fp8, bf16 = tested.spikes
+        spikes = f"{counted(fp8, 'gradient spike')}, {bf16} in bf16"
+        parts.append(spikes if fp8 or bf16 else "no gradient spike")
     return f"{', '.join(parts)}, {counted(tested.seeds, 'seed')}"
 
 
@@ -389,7 +390,8 @@ def _as_json(tested: Comparison) -> dict[str, Any]:
         "loss_gap": round(tested.gap, 6),
         "loss_gap_interval": interval if tested.interval else None,
         "seed_spread": round(tested.spread, 6),
-        "spikes": dict(zip(("fp8", "bf16"), tested.spikes, strict=True)),
+        "spikes": tested.spikes
+        and dict(zip(("fp8", "bf16"), tested.spikes, strict=True)),
         "diverged": dict(zip(("fp8", "bf16"), tested.diverged, strict=True)),
     }
 

@@ -359,6 +359,8 @@ class Stage(NamedTuple):
         outcome, message = failed[-1].outcome, failed[-1].message
         if outcome != "oom" and len(failed) < MAX_FAILED_RUNS:
             return ""
+        if failed[-1].ok:
+            return "a run printed fewer losses than it has steps"
         return f"a run ended with `{outcome}`{f': {message}' if message else ''}"
 
     def _expected(self, history: History, point: Point, run: LossRun) -> float:

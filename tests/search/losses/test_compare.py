@@ -14,8 +14,11 @@ from fp8tune.search.losses.compare import (
     diverged,
     final_loss,
     fp8_diverged,
+    loss_curve,
     norm_noise,
 )
+from fp8tune.search.losses.findings import evidence
+from fp8tune.trials.record import from_data
 from tests.search.losses.runs import (
     STEPS,
     calm,
@@ -239,3 +242,23 @@ def test_losses_in_bf16_diverge_only_if_they_climb(climb, found):
     runs = [_runs(seed, climb) for seed in range(100)]
     lost = [curves.diverged(f) or curves.fell_behind(f, b) for f, b in runs]
     assert sum(lost) == found
+
+
+def test_without_gradient_norms_only_losses_are_compared():
+    """Trials in the trainers of Hugging Face have none."""
+    run = curve("fp8")
+    record = from_data({"outcome": "nan", "knobs": {}, "losses": [*run.losses]})
+    record = record._replace(outcome="ok", loss_run=run.loss_run)
+    bare = loss_curve(record, "fp8")
+    assert bare == run._replace(grad_norms=())
+    both = [tuple(each._replace(grad_norms=()) for each in pair) for pair in pairs()]
+    found = said(both)
+    assert (found.verdict, found.spikes) == (said(pairs()).verdict, None)
+    assert "spike" not in evidence(found)
+    assert "no gradient spike" in evidence(said(pairs()))
+
+
+def test_seeds_that_change_nothing_show_no_spread():
+    """Weights that are loaded do not depend on a seed: one run is all of them."""
+    both = [(curve("fp8", by=0.001), curve("bf16"))] * SEEDS
+    assert (said(both).verdict, said(both).spread) == ("inconclusive", 0.0)

@@ -72,7 +72,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
         "(32 steps, warmup 8)" in said
     )
-    proposed = f"16 steps proposed, not written (tried: 16 steps inside the spread)"
+    proposed = "16 steps proposed, not written (tried: 16 steps inside the spread)"
     assert f"warmup: {proposed}; --allow warmup writes it" in said
     assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
 
@@ -120,8 +120,7 @@ LINES = {
     "the warmup may change": (
         FREE.learns,
         f"{STAYS} (32 steps, warmup 8)",
-        f"4 steps proposed and written (tried: 4 steps inside the spread); "
-        f"{PUBLISHED}",
+        f"4 steps proposed and written (tried: 4 steps inside the spread); {PUBLISHED}",
     ),
     "no other warmup": (
         found(*both()).learns,
