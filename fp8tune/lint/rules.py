@@ -97,7 +97,7 @@ class Rule:
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
     ``trainers``, all if there are none, and of one between ``releases``. ``fp8`` is
     ``off`` if FP8 is asked for and no linear computes in it where the rule fires.
-    A wheel has ``stored`` the rest, and the trees of its expressions.
+    A wheel has ``stored`` the trees of its conditions, and the rest with its trees.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Rule:
         category: str,
         head: dict[str, Any],
         text: str = "",
-        stored: bytes = b"",
+        stored: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.builtin = False
         self.path = path
@@ -144,7 +144,7 @@ class Rule:
         """The part of the file that a finding needs: everything before the examples."""
         if self.stored:
             front: dict[str, Any]
-            front, trees = marshal.loads(self.stored)  # noqa: S302 - of the wheel
+            front, trees = marshal.loads(self.stored[1])  # noqa: S302 - of the wheel
             KNOWN.update(trees)
             return front
         if not self.builtin or "data" in self.__dict__:
@@ -204,12 +204,17 @@ class Rule:
     @cached_property
     def when(self) -> Expression:
         """The compiled condition."""
-        return self.compiled(self.source)
+        return self._condition(self.source)
 
     @cached_property
     def compared(self) -> tuple[Expression, Expression]:
         """The compiled ``same`` and ``differs`` of a rule on two files."""
-        return self.compiled(self.same), self.compiled(self.differs)
+        return self._condition(self.same), self._condition(self.differs)
+
+    def _condition(self, source: str) -> Expression:
+        if self.stored:
+            KNOWN.update(marshal.loads(self.stored[0]))  # noqa: S302 - of the wheel
+        return self.compiled(source)
 
     @cached_property
     def message(self) -> Template:
@@ -252,7 +257,7 @@ class Rule:
         name, _, version = trainer.partition("==")
         if self.trainers and name not in self.trainers:
             return False
-        return is_of(self.releases, version)
+        return not self.releases or is_of(self.releases, version)
 
     def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
@@ -295,7 +300,6 @@ class Rule:
 
     def compiled(self, source: str) -> Expression:
         """An expression that may speak of what the rule knows."""
-        _ = self.stored and self.front  # brings the trees
         ids = [id_ for name in self.trainers for id_ in trainers()[name].ids]
         keys = trainer(ids[0]).vocabulary.renamed if len(ids) == 1 else {}
         knows = _anything if self.builtin else self.knows  # tests check those
