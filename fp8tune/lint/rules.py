@@ -4,8 +4,7 @@ The folder is the category, the file name the rule. Built-in rules are compiled 
 use; users' packs are fully checked when they load.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 import marshal
 from collections.abc import Iterator
 from functools import cached_property
@@ -217,36 +216,36 @@ class Rule:
         return self.compiled(source)
 
     @cached_property
-    def message(self) -> Template:
+    def message(self) -> "Template":
         """The compiled message."""
         return self._template(self.front["message"])
 
     @cached_property
-    def help(self) -> Template:
+    def help(self) -> "Template":
         """The compiled help line."""
         return self._template(self.front.get("help", ""))
 
     @cached_property
-    def _labels(self) -> dict[int, Template]:
+    def _labels(self) -> "dict[int, Template]":
         return {}
 
-    def label(self, index: int) -> Template:
+    def label(self, index: int) -> "Template":
         """The compiled label of one span."""
         if index not in self._labels:
             self._labels[index] = self._template(self.at[index].label)
         return self._labels[index]
 
-    def _template(self, text: str) -> Template:
+    def _template(self, text: str) -> "Template":
         from fp8tune.lint.wording import compile_template
 
         return compile_template(text, self.compiled)
 
     @cached_property
-    def fixes(self) -> list[Repair]:
+    def fixes(self) -> "list[Repair]":
         """The compiled fixes; the first that applies is taken."""
         return [self.repair(entry) for entry in self.front.get("fix", [])]
 
-    def repair(self, entry: dict[str, Any]) -> Repair:
+    def repair(self, entry: dict[str, Any]) -> "Repair":
         """Compile one ``[[fix]]``, or a part of one."""
         from fp8tune.lint.repair import compile_repair
 
@@ -259,7 +258,7 @@ class Rule:
             return False
         return not self.releases or is_of(self.releases, version)
 
-    def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
+    def targets(self, words: "Vocabulary", *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
 
         ``words`` are those of the trainer whose config is checked. With ``shown`` only
@@ -282,7 +281,7 @@ class Rule:
             return any(known.vocabulary.knows(name) for known in self.known())
         return name in FIELDS or name in FACTS or name in VARIABLES
 
-    def known(self) -> Iterator[Trainer]:
+    def known(self) -> "Iterator[Trainer]":
         """Every version of the trainers that the rule is for, if it names any."""
         found = (trainer(id_) for name in self.trainers for id_ in trainers()[name].ids)
         return (known for known in found if self.is_for(known.id))
