@@ -315,17 +315,18 @@ class Runner:
         overrides = self.options.overrides
 
         def look(data: bytes) -> Report:
-            report = check(path, data, rules, target, others=others, **how)._replace(
+            report = check(path, data, rules, target, others=others, **how)
+            beside = (  # their fixes are made when they are checked
+                one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
+            )
+            report = report._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
                 known=rules.known,
                 fail_on=fail_on,
+                beside=tuple(beside),
+                notes=(*report.notes, *filter(None, [found.note])),
             )
-            beside = (  # their fixes are made when they are checked
-                one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
-            )
-            notes = (*report.notes, *filter(None, [found.note]))
-            report = report._replace(beside=tuple(beside), notes=notes)
             return self._held(report) if baseline else report
 
         data = read(found.path)

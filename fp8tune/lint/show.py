@@ -205,17 +205,15 @@ def _skipped(result: Result) -> Iterator[str]:
 
 
 def _unchecked(result: Result) -> Iterator[str]:
+    rules = {pair for report in result.reports for pair in report.unjudged.items()}
+    facts = Counter(fact for _, fact in rules)
+    files = Counter(
+        fact for report in result.reports for fact in {*report.unjudged.values()}
+    )
     missing = (about.missing.items() for about in trainers().values())
     for fact, advice in (*_SUPPLY.items(), *chain.from_iterable(missing)):
-        rules = {
-            rule
-            for report in result.reports
-            for rule, missing in report.unjudged.items()
-            if missing == fact
-        }
-        files = sum(fact in report.unjudged.values() for report in result.reports)
-        if rules:
-            what, where = count(len(rules), "rule"), count(files, "file")
+        if facts[fact]:
+            what, where = count(facts[fact], "rule"), count(files[fact], "file")
             yield f"{what} not checked in {where} because {advice}"
     yield from _gaps(result)
     yield from _versions(result)
