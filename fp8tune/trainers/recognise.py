@@ -363,7 +363,7 @@ def chosen(
     if kind.trainer:
         about = trainers()[kind.trainer.partition("==")[0]]
         named = "==" in next(filter(None, names), "")
-        if not named and about.earlier_keys(document.values):
+        if not named and about.earlier and about.earlier_keys(document.values):
             kind = kind._replace(trainer=about.ids[-1])  # the nearest one
         document.read_as(loader or about.reads)
     return kind
