@@ -125,7 +125,7 @@ def imported() -> int:
         config = shutil.copy(
             ESTIMATED, folder
         )  # away from the settings of this project
-        command = [str(install(Path(folder)) / "python"), "-c", IMPORTED, config]
+        command = [str(install(Path(folder)) / "python"), "-Ic", IMPORTED, config]
         done = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, cwd=folder, check=True
         )

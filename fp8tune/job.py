@@ -210,14 +210,15 @@ class Vocabulary(NamedTuple):
         if name in self.renamed or source is None:
             other = self.renamed.get(name) or self.spelled.get(name, name)
             return _unknown(name) if other == name else operator.itemgetter(other)
-        call, required = source.call, [self.key(each) for each in source.required]
-        if source.optional or source.of_job:
-            return _with_what_is_known(source, required, self.key)
-        if len(required) == 1:
-            only = required[0]
-            return lambda job: call(job[only])
+        required = [self.key(each) for each in source.required]
         values = _getter(required)
-        return lambda job: call(*values(job))
+
+        def first(job: "Job") -> Any:
+            values(job)  # where they are unknown, the function is not imported
+            plan = self.plans[name] = _with(source, required, self.key)
+            return plan(job)
+
+        return first
 
     def key(self, name: str) -> str:
         """Return the name under which a job stores a value: a renamed field's key."""
@@ -232,11 +233,14 @@ def _getter(names: list[str]) -> Callable[["Job"], tuple[Any, ...]]:
     return lambda job: tuple([job[name] for name in names])
 
 
-def _with_what_is_known(
-    source: Source, required: list[str], key: Callable[[str], str]
-) -> Plan:
-    """Return the plan of a function with defaults for parameters that are unknown."""
+def _with(source: Source, required: list[str], key: Callable[[str], str]) -> Plan:
+    """Return the plan of a function, with defaults for parameters that are unknown."""
     call, of_job, values = source.call, source.of_job, _getter(required)
+    if not (source.optional or of_job):
+        if len(required) == 1:
+            only = required[0]
+            return lambda job: call(job[only])
+        return lambda job: call(*values(job))
     defaults = call.__defaults__ or ()
     optional = [*zip(map(key, source.optional), defaults, strict=True)]
 

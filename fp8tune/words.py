@@ -53,7 +53,7 @@ def clean(text: str, most: int = 300) -> str:
     return plain(text if len(text) <= most else f"{text[: most - 4]} ...")
 
 
-_UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) ")
+_UNIT = r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) "
 """The space between a number and its unit, or behind the sign of a comment."""
 
 
@@ -66,7 +66,7 @@ def wrapped(text: str, width: int) -> list[str]:
     import textwrap
 
     lines = textwrap.wrap(
-        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        re.sub(_UNIT, "\N{NO-BREAK SPACE}", text),
         width,
         subsequent_indent=text[: len(text) - len(text.lstrip())],
         break_long_words=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.config.directive import Directive, directive_of
 from fp8tune.config.discover import read
@@ -21,19 +21,11 @@ from fp8tune.trainers.trainer import Trainer
 if TYPE_CHECKING:
     from fp8tune.config.companions import Apart
     from fp8tune.formats.joined import Joined, Part
-    from fp8tune.trainers.call import Program
+    from fp8tune.trainers.call import LaunchScript
 
 
 class NotAConfig(Exception):
     """The file is not a train config; the message says what it is, or what is wrong."""
-
-
-class LaunchScript(NamedTuple):
-    """The script that launches a config: its path, its bytes, and what it starts."""
-
-    path: str
-    data: bytes
-    program: Program
 
 
 class Config:

@@ -267,7 +267,7 @@ def is_gap(job: Job, name: str, what: str) -> bool:
     return bool(_gap(name))
 
 
-_OUTSIDE = re.compile(r"(\$\{?(\w+)\}?) is (?:argument|not set)")
+_OUTSIDE = r"(\$\{?(\w+)\}?) is (?:argument|not set)"
 """A variable of a script that is set outside of it, and why it is unknown."""
 
 
@@ -281,7 +281,7 @@ def open_value(job: Job, key: str) -> str:
         return ""
     reasons = job.find("unknown")
     said = str(reasons.get(key, "")) if isinstance(reasons, dict) else ""
-    if variable := _OUTSIDE.match(said):
+    if variable := re.match(_OUTSIDE, said):
         more = "; lint and estimate also take the script's arguments behind `--`"
         return (
             f"`{key}` comes from `{variable[1]}`, which is not known before the run: "

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.facts.gemm_speed import speedup, unmeasured
-from fp8tune.facts.steptime import SWITCHED, is_hopper, linear_gain, seconds_on
 from fp8tune.job import Job, Unknown, Words, known
 
 if TYPE_CHECKING:
@@ -159,6 +157,8 @@ def step(
 
 def bf16_seconds(gpu: str, speed_step: Any, speed_engine: str) -> Any:
     """Seconds of one micro-batch in bf16, by part [s]."""
+    from fp8tune.facts.steptime import seconds_on
+
     return seconds_on(gpu, speed_step, "", engine=speed_engine)
 
 
@@ -174,6 +174,9 @@ def fp8_seconds(
     without compile and with ``rowwise_with_gw_hp``, and for Transformer Engine with
     MXFP8: no published run shows it.
     """
+    from fp8tune.facts.gemm_speed import unmeasured
+    from fp8tune.facts.steptime import seconds_on
+
     fp8 = job.with_values({"precision": "fp8"})
     casts = _engine(speed_engine).casts
     if casts:
@@ -203,6 +206,9 @@ def linear_gains(
     torchao's from its tables (``fp8.linear_gain``), Transformer Engine's from the model
     of the step.
     """
+    from fp8tune.facts.gemm_speed import speedup
+    from fp8tune.facts.steptime import linear_gain
+
     if speed_on_hopper is False:
         raise Unknown("speed.bf16_seconds")
     mine = [gemm for gemm in gemms if gemm.fp8]
@@ -226,6 +232,8 @@ def fp8_gather_gain(
     1 without FP8 all-gather. The weights of FP8 linears take half the bytes. The gain
     is limited to what the FP8 GEMMs save.
     """
+    from fp8tune.facts.steptime import seconds_on
+
     if fp8_recipe == "rowwise" or speed_engine != "torchao":
         return 1.0
     plain = seconds_on(gpu, speed_step, "tensorwise", gather=False)
@@ -237,6 +245,8 @@ def on_hopper(gpu: str) -> bool:
 
     An H20 has a seventh of the matmul rate at more bandwidth, so other shapes pay.
     """
+    from fp8tune.facts.steptime import is_hopper
+
     return is_hopper(gpu)
 
 
@@ -270,6 +280,8 @@ def fp8_gain_near(
     sizes from 2048 to 16384, 2048 tokens or more, experts of 8192 or more, in Megatron
     up to 2304 GPUs. The gain is no larger than published ones.
     """
+    from fp8tune.facts.steptime import SWITCHED
+
     published = _engine(speed_engine).published
     near = gpu in SWITCHED and not speed_fp8_gain_suspicious
     near = near and _within(hidden_size, published["hidden_size"])

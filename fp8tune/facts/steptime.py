@@ -6,8 +6,7 @@ a few rates of each engine (``engines.toml``) that ``python -m benchmarks.estima
 size 1024 and more.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 import math
 import os.path
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ from fp8tune.formats.toml.document import parse as parse_toml
 if TYPE_CHECKING:
     from types import ModuleType
 
-_HUGE = re.compile(rb"0[xob][0-9a-fA-F_]{3000}")
+_HUGE = rb"0[xob][0-9a-fA-F_]{3000}"
 """A number that Python reads and cannot write as a decimal one."""
 
 TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON", "bash": "bash"}
@@ -61,7 +61,7 @@ def parse(data: bytes, path: str, arguments: tuple[str, ...] = ()) -> ConfigDocu
     ``arguments`` are those of a script.
     """
     name = format_of(path)
-    if len(data) > 3000 and _HUGE.search(data):
+    if len(data) > 3000 and re.search(_HUGE, data):
         raise Unreadable("a number of more than 3000 digits: not a train config")
     if name == "toml":
         return parse_toml(data)

@@ -4,8 +4,7 @@
 protocol.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -182,7 +181,7 @@ class ConfigDocument(Protocol):
     def comments(self) -> Iterator[Span]:
         """The comments, from the mark that begins each to the end of its line."""
 
-    def read(self, text: str) -> ConfigDocument:
+    def read(self, text: str) -> "ConfigDocument":
         """Another text, read as this one was; raises ``InvalidText``."""
 
     def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
@@ -234,7 +233,7 @@ class OneFile(Placed):
     format: str
     values: dict[str, Any]
 
-    def read(self, text: str) -> ConfigDocument:
+    def read(self, text: str) -> "ConfigDocument":
         """Return another text, read as this one was; raises ``InvalidText``."""
         raise NotImplementedError
 

@@ -62,7 +62,9 @@ def _builtin(path: str, category: str) -> Rule:
     return rule
 
 
-def indexed(path: str, category: str, head: dict[str, Any], stored: bytes) -> Rule:
+def indexed(
+    path: str, category: str, head: dict[str, Any], stored: tuple[bytes, bytes]
+) -> Rule:
     """Return a rule of an installed wheel; its file is read only for its page."""
     rule = Rule(path, category, head, stored=stored)
     rule.builtin = True

@@ -16,7 +16,7 @@ from fp8tune.lint.diagnostic import Report
 
 def conflicts(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
     """Return, by path, the rules on two files that fire there, with the other path."""
-    groups: dict[tuple[str, str, str], dict[str, bytes]] = {}
+    groups: dict[tuple[str, str, str], dict[str, int]] = {}
     for report in reports:
         for rule, (same, differs) in report.compared.items():
             place = _place(same, report.path)

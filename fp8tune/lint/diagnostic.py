@@ -113,7 +113,8 @@ class Report(NamedTuple):
     - ``patch``: the diff that would do this; ``text``: the new text of stdin
     - ``baseline``: the file of accepted findings
     - ``applied``: the selected rules; ``known``: all rules
-    - ``compared``: for rules on two files, what must be the same and what must differ
+    - ``compared``: for rules on two files, what must be the same, and a hash of what
+      must differ
     - ``gaps``: of those that no option supplies, what each rule is about (``memory``,
       ``speed`` or ``some rules``), and why it was not checked
     - ``told``: the trainer's version, ``torchtitan==0.2.2``, if nobody named it
@@ -138,7 +139,7 @@ class Report(NamedTuple):
     baseline: str = ""
     applied: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
-    compared: dict[str, tuple[str, bytes]] = {}
+    compared: dict[str, tuple[str, int]] = {}
     gaps: dict[str, tuple[str, str]] = {}
     fail_on: str = "error"
     told: str = ""

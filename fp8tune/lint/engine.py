@@ -89,7 +89,7 @@ def check_config(
         from fp8tune.lint.split import split
 
         report = split(report, config.files)
-    report = _with_others(report, config, rules)
+    report = _with_others(report, config, rules) if config.apart else report
     return _with_owner(report, config) if any(config.names) else report
 
 
@@ -151,12 +151,12 @@ def _order(found: Diagnostic) -> tuple[Region, str]:
     return found.region, found.code
 
 
-def _exactly(value: Any) -> bytes:
-    """Return bytes that are equal only for equal values of the same types."""
+def _exactly(value: Any) -> int:
+    """Return a hash of a value and its types, which is small to send and to compare."""
     try:
-        return marshal.dumps(value, UNSHARED)  # much faster than repr
+        return hash(marshal.dumps(value, UNSHARED))  # much faster than repr
     except ValueError:  # a name in a fact, a date
-        return repr(value).encode(errors="backslashreplace")
+        return hash(repr(value))
 
 
 MAX_ROUNDS = 10
@@ -189,7 +189,7 @@ class _Case:
         self.job: Job = config.job
         self.directive, self.overrides = config.directive, config.overrides
         self.others = others
-        self.compared: dict[str, tuple[str, bytes]] = {}
+        self.compared: dict[str, tuple[str, int]] = {}
         self.rules = rules
         self.alone = None if any(config.target) else self.job
         script = self.document.format == "bash"

@@ -70,16 +70,15 @@ def _rule(path: str, category: str) -> Rule:
     return rule
 
 
-def _entry(rule: Rule) -> tuple[str, str, dict[str, Any], bytes]:
+def _entry(rule: Rule) -> tuple[str, str, dict[str, Any], tuple[bytes, ...]]:
     """Return what a wheel holds of a rule."""
     head = {name: rule.front[name] for name in _HEAD if name in rule.front}
-    stored = marshal.dumps((rule.front, _trees(rule)), _EVERY_PYTHON)
-    return (
-        rule.category,
-        os.path.basename(rule.path),
-        head,
-        stored,
-    )
+    trees = _trees(rule)
+    parts = rule.source, rule.same, rule.differs
+    conditions = {part: trees.pop(part) for part in parts if part}
+    stored = (conditions, (rule.front, trees))
+    packed = tuple(marshal.dumps(each, _EVERY_PYTHON) for each in stored)
+    return rule.category, os.path.basename(rule.path), head, packed
 
 
 def _located(computed: dict[str, Source]) -> dict[str, tuple[Any, ...]]:

@@ -14,14 +14,28 @@ from fp8tune.conditions import Tree, parse
 from fp8tune.conditions.expression import Expression, compile_tree
 from fp8tune.job import Target, Unknown, Vocabulary
 from fp8tune.lint.rules import Rule
+from fp8tune.lint.ruleset import Needs
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.trainers.trainer import Trainer
 
 
-def needs_of(rules: Iterable[Rule], known: Trainer) -> dict[str, list[list[str]]]:
-    """What each rule on a trainer's jobs needs of a config, by its name."""
-    mine = (rule for rule in rules if rule.source and rule.is_for(known.id))
-    return {rule.name: needs(rule, known) for rule in mine}
+def needs_of(rules: Iterable[Rule], known: Trainer) -> Needs:
+    """What the rules on a trainer's jobs need of a config, and which keys bring it.
+
+    Each list of keys of which a rule needs one is a bit, shared by all rules.
+    """
+    bits: dict[tuple[str, ...], int] = {}
+    needed: dict[str, int] = {}
+    for rule in rules:
+        if rule.source and rule.is_for(known.id):
+            lists = {*map(tuple, needs(rule, known))}
+            mine = [bits.setdefault(keys, 1 << len(bits)) for keys in sorted(lists)]
+            needed[rule.name] = sum(mine)
+    brings: dict[str, int] = {}
+    for keys, bit in bits.items():
+        for key in keys:
+            brings[key] = brings.get(key, 0) | bit
+    return brings, needed
 
 
 def needs(rule: Rule, known: Trainer) -> list[list[str]]:

@@ -4,8 +4,7 @@ The folder is the category, the file name the rule. Built-in rules are compiled 
 use; users' packs are fully checked when they load.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 import marshal
 from collections.abc import Iterator
 from functools import cached_property
@@ -97,7 +96,7 @@ class Rule:
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
     ``trainers``, all if there are none, and of one between ``releases``. ``fp8`` is
     ``off`` if FP8 is asked for and no linear computes in it where the rule fires.
-    A wheel has ``stored`` the rest, and the trees of its expressions.
+    A wheel has ``stored`` the trees of its conditions, and the rest with its trees.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Rule:
         category: str,
         head: dict[str, Any],
         text: str = "",
-        stored: bytes = b"",
+        stored: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.builtin = False
         self.path = path
@@ -144,7 +143,7 @@ class Rule:
         """The part of the file that a finding needs: everything before the examples."""
         if self.stored:
             front: dict[str, Any]
-            front, trees = marshal.loads(self.stored)  # noqa: S302 - of the wheel
+            front, trees = marshal.loads(self.stored[1])  # noqa: S302 - of the wheel
             KNOWN.update(trees)
             return front
         if not self.builtin or "data" in self.__dict__:
@@ -204,44 +203,49 @@ class Rule:
     @cached_property
     def when(self) -> Expression:
         """The compiled condition."""
-        return self.compiled(self.source)
+        return self._condition(self.source)
 
     @cached_property
     def compared(self) -> tuple[Expression, Expression]:
         """The compiled ``same`` and ``differs`` of a rule on two files."""
-        return self.compiled(self.same), self.compiled(self.differs)
+        return self._condition(self.same), self._condition(self.differs)
+
+    def _condition(self, source: str) -> Expression:
+        if self.stored:
+            KNOWN.update(marshal.loads(self.stored[0]))  # noqa: S302 - of the wheel
+        return self.compiled(source)
 
     @cached_property
-    def message(self) -> Template:
+    def message(self) -> "Template":
         """The compiled message."""
         return self._template(self.front["message"])
 
     @cached_property
-    def help(self) -> Template:
+    def help(self) -> "Template":
         """The compiled help line."""
         return self._template(self.front.get("help", ""))
 
     @cached_property
-    def _labels(self) -> dict[int, Template]:
+    def _labels(self) -> "dict[int, Template]":
         return {}
 
-    def label(self, index: int) -> Template:
+    def label(self, index: int) -> "Template":
         """The compiled label of one span."""
         if index not in self._labels:
             self._labels[index] = self._template(self.at[index].label)
         return self._labels[index]
 
-    def _template(self, text: str) -> Template:
+    def _template(self, text: str) -> "Template":
         from fp8tune.lint.wording import compile_template
 
         return compile_template(text, self.compiled)
 
     @cached_property
-    def fixes(self) -> list[Repair]:
+    def fixes(self) -> "list[Repair]":
         """The compiled fixes; the first that applies is taken."""
         return [self.repair(entry) for entry in self.front.get("fix", [])]
 
-    def repair(self, entry: dict[str, Any]) -> Repair:
+    def repair(self, entry: dict[str, Any]) -> "Repair":
         """Compile one ``[[fix]]``, or a part of one."""
         from fp8tune.lint.repair import compile_repair
 
@@ -252,9 +256,9 @@ class Rule:
         name, _, version = trainer.partition("==")
         if self.trainers and name not in self.trainers:
             return False
-        return is_of(self.releases, version)
+        return not self.releases or is_of(self.releases, version)
 
-    def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
+    def targets(self, words: "Vocabulary", *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
 
         ``words`` are those of the trainer whose config is checked. With ``shown`` only
@@ -277,7 +281,7 @@ class Rule:
             return any(known.vocabulary.knows(name) for known in self.known())
         return name in FIELDS or name in FACTS or name in VARIABLES
 
-    def known(self) -> Iterator[Trainer]:
+    def known(self) -> "Iterator[Trainer]":
         """Every version of the trainers that the rule is for, if it names any."""
         found = (trainer(id_) for name in self.trainers for id_ in trainers()[name].ids)
         return (known for known in found if self.is_for(known.id))
@@ -295,7 +299,6 @@ class Rule:
 
     def compiled(self, source: str) -> Expression:
         """An expression that may speak of what the rule knows."""
-        _ = self.stored and self.front  # brings the trees
         ids = [id_ for name in self.trainers for id_ in trainers()[name].ids]
         keys = trainer(ids[0]).vocabulary.renamed if len(ids) == 1 else {}
         knows = _anything if self.builtin else self.knows  # tests check those

@@ -11,12 +11,9 @@ from fp8tune.trainers.about import module_of
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
-Needs = dict[str, list[list[str]]]
-"""Lists of keys by the names of rules.
-
-A config without faults that meets the rule writes a key of each list (``key=value``:
-with that value).
-"""
+Needs = tuple[dict[str, int], dict[str, int]]
+"""The bits that keys of a config bring (``key=value``: with that value), and by name
+those that a rule needs: a config without faults that meets it brings them all."""
 
 
 class Rules:
@@ -89,31 +86,18 @@ def _needs_by_wheel(known: Trainer) -> Needs:
     try:
         needs: Needs = import_module(module_of(known.id)).NEEDS
     except ImportError:
-        return {}
+        return {}, {}
     return needs
 
 
 class _Conditions:
-    """The rules with a condition on the jobs of one trainer.
+    """The rules with a condition on the jobs of one trainer."""
 
-    Each list of keys of which a rule needs one is a bit, shared by all rules.
-    """
-
-    def __init__(self, rules: Iterable[Rule], known: Trainer, by_name: Needs) -> None:
+    def __init__(self, rules: Iterable[Rule], known: Trainer, needs: Needs) -> None:
         self.rules = [rule for rule in rules if rule.source and rule.is_for(known.id)]
-        needs = [by_name.get(r.name, []) if r.builtin else [] for r in self.rules]
-        bits: dict[tuple[str, ...], int] = {}
-        for keys in (tuple(keys) for lists in needs for keys in lists):
-            bits.setdefault(keys, 1 << len(bits))
-        self._needs = [
-            (rule, sum(bits[keys] for keys in {*map(tuple, lists)}))
-            for rule, lists in zip(self.rules, needs, strict=True)
-        ]
+        self._brings, by_name = needs
+        self._needs = [(r, r.builtin and by_name.get(r.name, 0)) for r in self.rules]
         self._needing: dict[int, list[Rule]] = {}
-        self._brings: dict[str, int] = {}
-        for keys, bit in bits.items():
-            for key in keys:
-                self._brings[key] = self._brings.get(key, 0) | bit
         self._valued = {key.partition("=")[0] for key in self._brings if "=" in key}
 
     def needing(self, loaded: Loaded) -> list[Rule]:

@@ -1,7 +1,6 @@
 """A whole run of the linter: settings, rules, files, reports."""
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
@@ -156,7 +155,7 @@ def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> R
     return result._replace(stale=lines)
 
 
-def _run_all(found: list[Found], runner: Runner) -> Result:
+def _run_all(found: list[Found], runner: "Runner") -> Result:
     """Check files; many files are distributed over processes with compiled rules."""
     workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
     alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
@@ -182,7 +181,7 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _run(files: list[Found], runner: Runner) -> Result:
+def _run(files: list[Found], runner: "Runner") -> Result:
     reports: list[Report] = []
     unread: list[str] = []
     for found in files:
@@ -241,7 +240,7 @@ class Runner:
         for kept in (self._rules, self._packs, self._books):
             kept.clear()
 
-    def with_options(self, options: Options) -> Runner:
+    def with_options(self, options: Options) -> "Runner":
         """Return what checks with other options of targets, overrides and files."""
         from copy import copy
 
@@ -316,17 +315,18 @@ class Runner:
         overrides = self.options.overrides
 
         def look(data: bytes) -> Report:
-            report = check(path, data, rules, target, others=others, **how)._replace(
+            report = check(path, data, rules, target, others=others, **how)
+            beside = (  # their fixes are made when they are checked
+                one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
+            )
+            report = report._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
                 known=rules.known,
                 fail_on=fail_on,
+                beside=tuple(beside),
+                notes=(*report.notes, *filter(None, [found.note])),
             )
-            beside = (  # their fixes are made when they are checked
-                one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
-            )
-            notes = (*report.notes, *filter(None, [found.note]))
-            report = report._replace(beside=tuple(beside), notes=notes)
             return self._held(report) if baseline else report
 
         data = read(found.path)

@@ -12,7 +12,7 @@ from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.words import shown
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
+_FORMAT = r"(?s)^(.*):(,?(?:\.\d)?[fdg%]?)$"
 
 
 class Template:
@@ -58,7 +58,7 @@ def compile_template(text: str, compile_one: Callable[[str], Expression]) -> Tem
 def _placeholder(
     match: re.Match[str], compile_one: Callable[[str], Expression]
 ) -> tuple[Expression, str]:
-    form = _FORMAT.match(match[1])
+    form = re.match(_FORMAT, match[1])
     source, spec = (form[1], form[2]) if form else (match[1], "")
     try:
         return compile_one(source), spec
@@ -75,8 +75,8 @@ def _formatted(value: Any, spec: str) -> str:
     return shown(value)
 
 
-_SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
-_KEY = re.compile(
+_SETTING = r"`([\w.\[\]-]+) = ([^`]*)`"
+_KEY = (
     r"`([a-z]\w*)(?: = ([^`]*))?`"
     r"|(?<![\w./=`{-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
 )
@@ -90,8 +90,8 @@ def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
     and flags in a script.
     """
     if form == "bash":
-        return _KEY.sub(lambda found: _as_flag(found, is_key), text)
-    return _SETTING.sub(_with_colons, text) if form in ("yaml", "json") else text
+        return re.sub(_KEY, lambda found: _as_flag(found, is_key), text)
+    return re.sub(_SETTING, _with_colons, text) if form in ("yaml", "json") else text
 
 
 def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
@@ -111,7 +111,7 @@ def _with_colons(setting: re.Match[str]) -> str:
     return f"`{setting[1]}: {value}`"
 
 
-_PART_KEY = re.compile(r"`((\w+)\.([\w.-]+))([^`]*)`")
+_PART_KEY = r"`((\w+)\.([\w.-]+))([^`]*)`"
 
 
 def with_parts(
@@ -129,4 +129,4 @@ def with_parts(
             return found[0]
         return f"`{found[3]}{found[4]}` in {title}"
 
-    return _PART_KEY.sub(named, text)
+    return re.sub(_PART_KEY, named, text)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
-from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
+from fp8tune.config.reader import Config, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
 from fp8tune.estimate.refusals import fp8_off
 from fp8tune.estimate.whole import lacking, why_unknown
@@ -24,7 +24,7 @@ from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.trainers.about import misnamed, titles
-from fp8tune.trainers.call import Program
+from fp8tune.trainers.call import LaunchScript, Program
 from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted

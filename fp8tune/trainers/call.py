@@ -57,6 +57,14 @@ NO_PROGRAM = Program()
 """What a trainer starts that is started itself."""
 
 
+class LaunchScript(NamedTuple):
+    """The script that launches a config: its path, its bytes, and what it starts."""
+
+    path: str
+    data: bytes
+    program: Program
+
+
 class Option(NamedTuple):
     """An option: words from ``start`` to ``end``, its value behind ``prefix``."""
 

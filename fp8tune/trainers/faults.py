@@ -4,8 +4,7 @@ That its text does not parse, that its comments say nothing, and what the traine
 own loader refuses or takes for something else.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,7 +117,7 @@ class Fault(NamedTuple):
     path: Path
     facts: dict[str, Any]
     span: Span | None = None
-    edits: tuple[Edit, ...] = ()
+    edits: tuple["Edit", ...] = ()
     argument: Argument | None = None
     others: tuple[Path, ...] = ()
 

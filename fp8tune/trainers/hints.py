@@ -19,9 +19,9 @@ VARIABLE = "nothing expands `{}` here: lint the file in which it is filled in"
 SWITCH = "enabled"
 """A key that says nothing of where it was meant to stand."""
 
-_FP8 = re.compile("(float|fp|mxfp)8.*")
+_FP8 = "(float|fp|mxfp)8.*"
 
-_VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
+_VARIABLE = r"\$\{[^}]*\}?|\$[A-Za-z_]\w*"
 
 NEAR = 0.75
 """How like a word a name must be to be near (difflib), as in ``suggest.closest``."""
@@ -36,7 +36,7 @@ def about_template(value: Any) -> str:
     """Return what to do about a text that somebody has yet to fill in, or ``""``."""
     if not isinstance(value, str):
         return ""
-    found = _VARIABLE.search(value)
+    found = re.search(_VARIABLE, value)
     jinja = JINJA if "{{" in value or "{%" in value else ""
     return jinja or (VARIABLE.format(found[0][:40]) if found else "")
 
@@ -107,7 +107,7 @@ class Hints:
         word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
         words = [each for each in spec.allowed if isinstance(each, str)]
-        if _FP8.fullmatch(word):  # float8 is no slip of float32
+        if re.fullmatch(_FP8, word):  # float8 is no slip of float32
             words = [each for each in words if "8" in each]
         meant = next(near, "") or closest(word, words)
         return f'did you mean "{meant}"?' if meant else ""

@@ -7,8 +7,7 @@ up to the repository's root. What is installed counts where ``installed`` has be
 and nothing pins it.
 """
 
-from __future__ import annotations
-
+# no future annotations: as strings, they double the import time of a NamedTuple
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from fp8tune.trainers.trainer import Trainer
 
 LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
-REQUIREMENTS = re.compile(r"(?:requirements|constraints)[\w.-]*\.txt")
+REQUIREMENTS = r"(?:requirements|constraints)[\w.-]*\.txt"
 PROJECT = "pyproject.toml"
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -34,22 +33,20 @@ MAX_FOLDERS = 8
 MAX_FILES = 10
 """Files of requirements that are read in one folder."""
 
-_REQUIREMENT = re.compile(
-    r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
-)
-_SOURCE = re.compile(
+_REQUIREMENT = r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
+_SOURCE = (
     r"\s*(?:-e|--editable)[\s=]+(\S+)"
     r"|\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*@\s*(\S+)"
 )
 """A requirement that names a folder or an address in place of a release."""
-_TAG = re.compile(r"@v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.dev\d+)?)(?:#|$)")
-_ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
-_GIT = re.compile(r"""\bgit\s*=|\btype\s*=\s*["']git["']""")
+_TAG = r"@v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.dev\d+)?)(?:#|$)"
+_ENTRY = r"(?m)^\[\[packages?\]\]"
+_GIT = r"""\bgit\s*=|\btype\s*=\s*["']git["']"""
 """What an entry of a package says that comes from a repository."""
-_NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
-_DEVELOPED = re.compile(r"\.?(?:dev|a|b|rc)\d+")
+_NAME = r"""(?m)^\s*name\s*=\s*["']([\w.-]{1,99})"""
+_DEVELOPED = r"\.?(?:dev|a|b|rc)\d+"
 """The end of the version of a development build or a candidate."""
-_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})")
+_BOUND = r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})"
 
 
 class Release(NamedTuple):
@@ -70,7 +67,7 @@ class Release(NamedTuple):
     @property
     def developed(self) -> bool:
         """Whether it is a development build, a candidate, or from a repository."""
-        return self.from_git or bool(_DEVELOPED.search(self.version))
+        return self.from_git or bool(re.search(_DEVELOPED, self.version))
 
 
 STANDS_FOR = {
@@ -192,7 +189,7 @@ def _standing(release: Release, known: str) -> str:
     parts, other = order(release.version), order(known)
     if parts == other and not release.from_git:
         return ""
-    if release.developed or _DEVELOPED.search(known):
+    if release.developed or re.search(_DEVELOPED, known):
         return "another"
     if release.newest or parts[:2] == other[: len(parts)][:2]:
         return ""
@@ -205,7 +202,7 @@ def _begins(release: str, known: str) -> bool:
     return order(known)[: len(parts)] == parts
 
 
-def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
+def add_releases(loaded: "Loaded", known: "Trainer", path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
@@ -246,14 +243,14 @@ def fp8_releases(path: str) -> dict[str, str]:
     }
 
 
-def _is_met(fault: Fault, found: dict[str, Release]) -> bool:
+def _is_met(fault: "Fault", found: dict[str, Release]) -> bool:
     """Whether the release that a fault asks for may be there, by its first number."""
     release = found.get(fault.facts.get("package", ""))
     first = release.version.partition(".")[0] if release else ""
     return bool(release) and first == fault.facts["release"]
 
 
-def _refused_by(fault: Fault, found: dict[str, Release]) -> Fault:
+def _refused_by(fault: "Fault", found: dict[str, Release]) -> "Fault":
     """A fault as a refusal, where its package is surely not of the release it needs."""
     package = fault.facts.get("package", "")
     release = found.get(package)
@@ -290,7 +287,7 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
         names = sorted(os.listdir(folder))
     except OSError:
         return
-    texts = [name for name in names if REQUIREMENTS.fullmatch(name)][:MAX_FILES]
+    texts = [name for name in names if re.fullmatch(REQUIREMENTS, name)][:MAX_FILES]
     locks = [name for name in LOCKS if name in names]
     for name in (*locks, *texts, *({PROJECT} & {*names})):
         path = os.path.join(folder, name)
@@ -325,32 +322,32 @@ def _of_lock(text: str) -> Iterator[tuple[str, str, bool]]:
 
     Only their entries are parsed: a whole file of 1 MB takes 0.1 s.
     """
-    for part in _ENTRY.split(text)[1:]:
-        match = _NAME.search(part)
+    for part in re.split(_ENTRY, text)[1:]:
+        match = re.search(_NAME, part)
         if match is None or _plain(match[1]) not in wanted():
             continue
         entry = _parsed(part)
         name, release = entry.get("name"), entry.get("version")
         if isinstance(name, str) and isinstance(release, str):
-            yield _plain(name), release, bool(_GIT.search(part))
+            yield _plain(name), release, bool(re.search(_GIT, part))
 
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
     for line in lines:
-        if source := _SOURCE.match(line):
+        if source := re.match(_SOURCE, line):
             place = source[1] or source[3]
             name = source[2] or re.split("[@#]", place)[0].rpartition("/")[2]
-            tag = _TAG.search(place)
+            tag = re.search(_TAG, place)
             release = Release(tag[1] if tag else "", origin, from_git=not tag)
             yield _plain(name.removesuffix(".git")), release
             continue
-        match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
-        bounds = _BOUND.findall(match[2]) if match else []
+        match = re.match(_REQUIREMENT, line.partition("#")[0].partition(";")[0])
+        bounds = re.findall(_BOUND, match[2]) if match else []
         if match and bounds:
             sign, version, rest = min(bounds, key=_by_sign)
             exact = sign.startswith("==") and (not rest or rest.startswith("+"))
             newest = sign.startswith("<")
-            build = _DEVELOPED.match(rest) if sign.startswith("==") else None
+            build = re.match(_DEVELOPED, rest) if sign.startswith("==") else None
             version = version + build[0] if build else _newest(sign, version)
             release = Release(version, origin, newest, exact)
             yield _plain(match[1]), release

@@ -25,7 +25,7 @@ _TABLES = {
 }
 """What may be the name of a table or a key at the root, by the format."""
 
-_BLANK = re.compile("[A-Z][A-Z0-9]*_[A-Z0-9_]*,")
+_BLANK = "[A-Z][A-Z0-9]*_[A-Z0-9_]*,"
 """A word without quotes in Hjson, up to the end of its line, for ``sed`` to replace."""
 
 NO_FLAGS = "it starts no trainer that fp8tune knows"
@@ -135,7 +135,7 @@ def _other(values: dict[str, Any], form: str) -> str:
         return str(values["obstacle"])
     if form == "bash" and (other := _started(values.get("launcher", []))):
         return f"it starts {other} without a file that is its config"
-    blanks = (v for v in values.values() if isinstance(v, str) and _BLANK.fullmatch(v))
+    blanks = (value for value in values.values() if re.fullmatch(_BLANK, str(value)))
     if form == "json" and (blank := next(blanks, "")):
         return f"a template: `{blank[:-1]}` is still to be filled in"
     for description, tables in foreign().items():
@@ -363,7 +363,7 @@ def chosen(
     if kind.trainer:
         about = trainers()[kind.trainer.partition("==")[0]]
         named = "==" in next(filter(None, names), "")
-        if not named and about.earlier_keys(document.values):
+        if not named and about.earlier and about.earlier_keys(document.values):
             kind = kind._replace(trainer=about.ids[-1])  # the nearest one
         document.read_as(loader or about.reads)
     return kind

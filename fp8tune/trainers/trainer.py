@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from copy import copy
 from functools import cache, cached_property, partial
 from importlib import import_module
 from types import ModuleType
@@ -158,6 +157,8 @@ class Trainer:
         """
         if not extra_keys and not standing and not pins:
             return self
+        from copy import copy
+
         other = copy(self)
         other.extra_keys, other.standing = tuple(extra_keys), standing
         if pins:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.facts.gpus import largest
 from fp8tune.facts.memory.verdict import FITS, MAY_NOT_FIT, TOO_MUCH
 from fp8tune.job import Job, Prose, Unknown
 
@@ -79,6 +78,8 @@ def advice(
     known to fit: because the usable memory is unknown, for a pipeline's last stage, or
     because the micro-batch follows from several keys, or its number is unknown.
     """
+    from fp8tune.facts.gpus import largest
+
     member = largest(job["gpu"])
     if member:
         on_member = job.on_gpu(member)

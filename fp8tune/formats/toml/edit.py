@@ -13,9 +13,9 @@ from fp8tune.formats.toml.document import Document, comments
 from fp8tune.formats.toml.literal import key_text, literal, quote_of
 from fp8tune.formats.values import value_at
 
-_REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
-_SPACE = re.compile(r"[ \t\r\n]*")
-_CLOSING = re.compile(r"[ \t]*\]\]?")
+_REST = r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)"
+_SPACE = r"[ \t\r\n]*"
+_CLOSING = r"[ \t]*\]\]?"
 
 
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
@@ -118,10 +118,10 @@ def remove_key(document: Document, path: Path) -> Edit:
 def _remove_header(document: Document, path: Path) -> Edit:
     """Remove the header of an empty table, which no other header names."""
     (place, end), *more = document.spans.names.get(path, [(0, 0)])
-    closing = _CLOSING.match(document.text, end)
+    closing = re.compile(_CLOSING).match(document.text, end)
     if more or closing is None or not _is_header(document.text, place):
         raise CannotEdit("not a table with a header of its own")
-    rest = _REST.match(document.text, closing.end())
+    rest = re.compile(_REST).match(document.text, closing.end())
     assert rest is not None
     start = _line_start(document.text, place)
     return Edit(start, rest.start(2) if rest[2] else rest.end(), "")
@@ -226,7 +226,7 @@ def _span(spans: dict[Path, Span], path: Path) -> Span:
 def _own_lines(text: str, key: Span, value: Span) -> tuple[int, re.Match[str]]:
     """Return where the lines of a key and value start, and what follows the value."""
     start = _line_start(text, key[0])
-    rest = _REST.match(text, value[1])
+    rest = re.compile(_REST).match(text, value[1])
     if rest is None or _shared(text[start : key[0]]):
         raise CannotEdit("the key shares its line")
     return start, rest
@@ -258,7 +258,7 @@ def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
         end = min(end for start, end in spans.values.values() if start > header[1])
         prefix = text[_line_start(text, header[0]) : header[1]]
         return _below(text, end, f"{prefix}.", pairs)
-    closing = _CLOSING.match(text, header[1])
+    closing = re.compile(_CLOSING).match(text, header[1])
     if closing is None:
         return _new_table(text, table, pairs)
     return _below(text, closing.end(), "", pairs)
@@ -278,7 +278,7 @@ def _add_inline(document: Document, table: Span, pairs: str) -> Edit:
 
 def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
     """Insert lines below the line that contains ``offset``."""
-    rest = _REST.match(text, offset)
+    rest = re.compile(_REST).match(text, offset)
     if rest is None or _shared(prefix):
         raise CannotEdit("the table shares its line")
     newline = _newline(text, offset)
@@ -300,12 +300,12 @@ def _new_table(text: str, table: Path, pairs: list[str]) -> Edit:
 
 def _remove_inline(text: str, key: Span, value: Span) -> Edit:
     before = len(text[: key[0]].rstrip(" \t\r\n"))
-    space = _SPACE.match(text, value[1])
+    space = re.compile(_SPACE).match(text, value[1])
     after = space.end() if space else value[1]
     if text[before - 1] not in "{,":
         raise CannotEdit("a dotted key in an inline table")
     if text[after] == ",":
-        space = _SPACE.match(text, after + 1)
+        space = re.compile(_SPACE).match(text, after + 1)
         return Edit(key[0], space.end() if space else after + 1, "")
     return Edit(before - (text[before - 1] == ","), value[1], "")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fp8tune.config.reader import Config, LaunchScript
+from fp8tune.config.reader import Config
 from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply
@@ -34,6 +34,7 @@ from fp8tune.search.write.writeback import (
     without_own,
     write_back,
 )
+from fp8tune.trainers.call import LaunchScript
 from fp8tune.words import plain
 
 NAMES = "names the tuned file"
