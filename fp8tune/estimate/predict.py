@@ -71,6 +71,11 @@ class Prediction(NamedTuple):
         return self.fit == OUT
 
     @property
+    def may_fit(self) -> bool:
+        """Whether the run exists, and may fit the GPU."""
+        return not self.too_much and not self.impossible
+
+    @property
     def needs_segments(self) -> bool:
         """Whether the run fits only with the allocator's expandable segments."""
         if self.memory is None or self.gpu_gib is None or self.too_much:

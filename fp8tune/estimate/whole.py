@@ -12,6 +12,7 @@ from fp8tune.estimate.grid import (
     Saving,
     Variants,
     grid,
+    in_reach,
     preferred,
     savings,
     start,
@@ -42,7 +43,7 @@ class Estimate(NamedTuple):
     empty GPUs wait for each other, ``fp8_off`` why nothing computes in FP8 although it
     is asked for, ``words`` what this trainer calls what is missing, ``extra`` the
     keys of a fork that it leaves out. ``target`` is what is estimated; ``precision``
-    and ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the
+    is the config's own. ``in_reach`` are the cells to show. ``start`` keeps the
     precision if it can run; ``preferred`` has the other one if the verdict on FP8
     prefers it. ``gain_range`` is FP8's gain over what unknown settings may be,
     and ``gain_words`` says it.
@@ -50,12 +51,12 @@ class Estimate(NamedTuple):
 
     target: Target
     precision: str
-    micro_batch: int
     said: Prediction
     world_sizes: dict[int, Prediction]
     gpus: dict[str, list[str]]
     gemms: list[dict[str, Any]]
     cells: list[Cell]
+    in_reach: list[Cell]
     start: Cell | None
     preferred: Cell | None
     instead: str
@@ -95,12 +96,12 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     return Estimate(
         variants.target,
         precision,
-        _known(job, "micro_batch", 0),
         said._replace(missing=_asked(job, said.missing)),
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job) if runs and not variants.fp8_off else [],
         cells,
+        in_reach(cells, job),
         best,
         preferred(cells, best.precision, best.prediction.pays) if best else None,
         "" if best else as_typed(_instead(job, said), job),
@@ -123,12 +124,12 @@ def alone(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     return Estimate(
         target=variants.target,
         precision=_known(variants.job, "precision", ""),
-        micro_batch=_known(variants.job, "micro_batch", 0),
         said=said._replace(missing=_asked(variants.job, said.missing)),
         world_sizes=sizes,
         gpus={},
         gemms=[],
         cells=[],
+        in_reach=[],
         start=None,
         preferred=None,
         instead="",
@@ -406,10 +407,7 @@ def _band(band: Band | None) -> dict[str, Any]:
 
 def _cell(cell: Cell) -> dict[str, Any]:
     return {
-        "micro_batch": cell.micro_batch,
-        "grad_accum": cell.grad_accum,
-        "ac": cell.ac,
-        "precision": cell.precision,
+        **cell.values,
         **_short(cell.prediction),
         "tokens_per_second": cell.tokens or None,
     }
