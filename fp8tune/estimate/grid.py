@@ -134,7 +134,7 @@ def grid(variants: Variants) -> list[Cell]:
     """Predict micro-batch x AC x precision; accumulation keeps the tokens of a step."""
     job = variants.job
     try:
-        rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
+        rows, batch = job.rank_sequences, job["micro_batch"]
         both = ["bf16"] if variants.fp8_off else ["bf16", "fp8"]
         precisions = list(dict.fromkeys([job["precision"], *both]))
         modes = _modes(variants)

@@ -186,9 +186,9 @@ def _values(
     """
     listed = config.trainer.values_of(role)
     if role == "micro_batch":
-        rows = config.job["micro_batch"] * config.job["grad_accum"]
+        rows, own = config.job.rank_sequences, config.job[role]
         batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-        return tuple(dict.fromkeys([*batches, config.job["micro_batch"]]))
+        return tuple(dict.fromkeys([*batches, own]))
     if role == "ac":
         mine = str(config.job["ac"])
         own = [] if mine in listed else [mine]
