@@ -84,7 +84,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
 
     ``titled`` is how many GPUs the file's title names, and on which line.
     """
-    precision = _known(variants.job, "precision", "")
+    precision = variants.job.find("precision") or ""
     variants, sizes = placed(variants, titled)
     job = variants.job
     said = _judged(variants)
@@ -123,7 +123,7 @@ def alone(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     said = variants.predict({})
     return Estimate(
         target=variants.target,
-        precision=_known(variants.job, "precision", ""),
+        precision=variants.job.find("precision") or "",
         said=said._replace(missing=_asked(variants.job, said.missing)),
         world_sizes=sizes,
         gpus={},
@@ -150,9 +150,9 @@ def uncovered(of: Trainer) -> str:
 
 def _fuller(job: Job) -> str:
     """Return what more tokens per GPU would give, if lint advises it."""
-    alone = all(_known(job, name, 0) == 1 for name in ("tp", "pp", "grad_accum"))
-    if alone and _known(job, "instead.nearly_empty", False):
-        return str(_known(job, "instead.fuller", ""))
+    alone = all(job.find(name) == 1 for name in ("tp", "pp", "grad_accum"))
+    if alone and job.find("instead.nearly_empty"):
+        return str(job.find("instead.fuller") or "")
     return ""
 
 
@@ -176,13 +176,13 @@ def _instead(job: Job, said: Prediction) -> str:
     member = largest(job["gpu"]) if "gpu" in job and said.fit == "unknown" else ""
     job = job.on_gpu(member) if member else job
     high = said.memory.high if said.memory else 0.0
-    by = max(1.0, high / _known(job, "memory.high_gib", math.inf))
+    by = max(1.0, high / (job.find("memory.high_gib") or math.inf))
     names = ("gpu.memory_gib", "gpu.memory_limit_gib")
-    limits = {name: _known(job, name, 0.0) / by for name in names}
+    limits = {name: (job.find(name) or 0.0) / by for name in names}
     if by > 1:
         job = job.with_values({name: gib for name, gib in limits.items() if gib})
-    advice = str(_known(job, "memory.advice", ""))
-    if not advice or _known(job, "memory.fit", "") == FITS:
+    advice = str(job.find("memory.advice") or "")
+    if not advice or job.find("memory.fit") == FITS:
         return ""
     note = "; its GiB leave out the correction from measured runs"
     where = f"on {member}, the largest, " if member else ""
@@ -280,13 +280,6 @@ def lacking(job: Job, fact: str) -> str:
     except Unknown as error:
         return str(error.args[0])
     return ""
-
-
-def _known(job: Job, name: str, instead: Any) -> Any:
-    try:
-        return job[name]
-    except Unknown:
-        return instead
 
 
 def _bound(job: Job) -> list[str]:
