@@ -346,6 +346,11 @@ class Job(dict[str, Any]):
         except Unknown:
             return None
 
+    @property
+    def rank_sequences(self) -> Any:
+        """Sequences per data-parallel rank and optimizer step; raises ``Unknown``."""
+        return self["micro_batch"] * self["grad_accum"]
+
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
         """Return the job with other values of fields, or on another number of GPUs.
 
@@ -398,8 +403,7 @@ class Job(dict[str, Any]):
         if not self.can_set(key) or not named.isdisjoint(changes):
             return changed
         try:
-            rows = self["micro_batch"] * self["grad_accum"]
-            accum = rows / changed["micro_batch"]
+            accum = self.rank_sequences / changed["micro_batch"]
             degrees = {self.words.renamed.get(name, name) for name in DEGREES}
             if not degrees.union(DEGREES).isdisjoint(changes):
                 of_micro_batch = changed["step.tokens"] / changed["grad_accum"]

@@ -12,7 +12,6 @@ from fp8tune.estimate.target import assumed, by_world_size, titled
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.runs import Run
 from fp8tune.formats import ABOUT_SCRIPT
-from fp8tune.job import Unknown
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.words import aligned, column_widths, plain, shown, wrapped
 
@@ -92,7 +91,7 @@ def keys(first: Side, second: Side) -> Iterator[Row]:
 def _fields(first: Side, second: Side) -> Iterator[Row]:
     """Yield the fields that are known on both sides."""
     for name in FIELDS:
-        values = [_known(one, name) for one in (first, second)]
+        values = [one.variants.job.find(name) for one in (first, second)]
         if None not in values:
             yield Row(name, *values)
 
@@ -211,7 +210,7 @@ def _figures(one: Side) -> Iterator[tuple[str, Any]]:
         "schedule": "schedule",
         "warmup [steps]": "warmup_steps",
     }
-    known = {name: _known(one, fact) for name, fact in names.items()}
+    known = {name: one.variants.job.find(fact) for name, fact in names.items()}
     yield from known.items()
     step = known["tokens per step"]
     for name, steps in (("warmup", "warmup [steps]"), ("training", "steps")):
@@ -222,13 +221,6 @@ def _figures(one: Side) -> Iterator[tuple[str, Any]]:
 def _gpus(one: Side) -> str:
     target = one.variants.target
     return f"{target.world_size or '?'} x {target.gpu or 'unknown GPU'}"
-
-
-def _known(one: Side, fact: str) -> Any:
-    try:
-        return one.variants.job[fact]
-    except Unknown:
-        return None
 
 
 def _rules(found: Sequence[Diagnostic]) -> dict[str, str]:

@@ -114,6 +114,16 @@ class Cell(NamedTuple):
     prediction: Prediction
 
     @property
+    def values(self) -> dict[str, Any]:
+        """Its values by field of the job."""
+        return dict(zip(self._fields[:-1], self, strict=False))
+
+    @property
+    def rank_sequences(self) -> int:
+        """Sequences per data-parallel rank and optimizer step."""
+        return self.micro_batch * self.grad_accum
+
+    @property
     def tokens(self) -> float:
         """Predicted tokens/s, 0 if unknown."""
         speed = self.prediction.speed
@@ -124,7 +134,7 @@ def grid(variants: Variants) -> list[Cell]:
     """Predict micro-batch x AC x precision; accumulation keeps the tokens of a step."""
     job = variants.job
     try:
-        rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
+        rows, batch = job.rank_sequences, job["micro_batch"]
         both = ["bf16"] if variants.fp8_off else ["bf16", "fp8"]
         precisions = list(dict.fromkeys([job["precision"], *both]))
         modes = _modes(variants)
@@ -162,6 +172,21 @@ def _sizes(rows: int, batch: int) -> list[int]:
     at = found.index(batch)
     start = max(0, min(at - BATCHES // 2, len(found) - BATCHES))
     return found[start : start + BATCHES]
+
+
+def in_reach(cells: list[Cell], job: Job) -> list[Cell]:
+    """Return the cells without the largest micro-batches at which nothing fits.
+
+    The config's own and one of those stay. A larger one may need less memory, because
+    it accumulates less. None is in reach if no cell has a figure.
+    """
+    if not any(cell.prediction.has_memory for cell in cells):
+        return []
+    sizes = sorted({cell.micro_batch for cell in cells})
+    reached = {cell.micro_batch for cell in cells if cell.prediction.may_fit}
+    largest = max({job["micro_batch"], *reached})
+    rest = [size for size in sizes if size > largest]
+    return [cell for cell in cells if cell.micro_batch not in rest[1:]]
 
 
 def start(cells: list[Cell], precision: str) -> Cell | None:

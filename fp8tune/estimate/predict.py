@@ -71,6 +71,11 @@ class Prediction(NamedTuple):
         return self.fit == OUT
 
     @property
+    def may_fit(self) -> bool:
+        """Whether the run exists, and may fit the GPU."""
+        return not self.too_much and not self.impossible
+
+    @property
     def needs_segments(self) -> bool:
         """Whether the run fits only with the allocator's expandable segments."""
         if self.memory is None or self.gpu_gib is None or self.too_much:
@@ -194,8 +199,4 @@ def _fit(job: Job, memory: Band | None) -> str:
 
 def gemms(job: Job) -> list[dict[str, Any]]:
     """Return the rows of ``gemm.table``, none if it is unknown."""
-    try:
-        rows: list[dict[str, Any]] = job["gemm.table"]
-    except Unknown:
-        return []
-    return rows
+    return job.find("gemm.table") or []

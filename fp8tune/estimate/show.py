@@ -57,7 +57,7 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     if not said.does_not_fit:
         yield from _pays(found)
         yield from _gemms(found)
-    yield from grid_lines(found.cells, found.micro_batch)
+    yield from grid_lines(found.in_reach)
     yield from _advice(found)
 
 

@@ -112,7 +112,7 @@ def _text(
     trainer: Trainer, fields: dict[str, Any], target: Target, cell: Cell, why: str = ""
 ) -> str:
     size = target.world_size
-    rows = cell.micro_batch * cell.grad_accum * size
+    rows = cell.rank_sequences * size
     whole = {
         **(_fields(trainer, fields, target, cell) or {}),
         "gpus": f"{size} {target.gpu.upper()} GPU{'s' * (size != 1)}",
@@ -128,15 +128,8 @@ def _fields(
     trainer: Trainer, fields: dict[str, Any], target: Target, cell: Cell
 ) -> dict[str, Any] | None:
     """Return sizes and settings as the trainer's starter names them."""
-    settings = {
-        "gpu": target.gpu,
-        "world_size": target.world_size,
-        "micro_batch": cell.micro_batch,
-        "grad_accum": cell.grad_accum,
-        "ac": cell.ac,
-        "precision": cell.precision,
-    }
-    return trainer.starter_fields({**fields, **settings})
+    gpus = {"gpu": target.gpu, "world_size": target.world_size}
+    return trainer.starter_fields({**fields, **gpus, **cell.values})
 
 
 def _why(best: Cell, said: Prediction) -> str:

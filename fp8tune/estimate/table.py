@@ -24,11 +24,10 @@ SMALL, TINY = 10, 0.05
 """Below so many GiB figures of the grid have a decimal, those of the peak four."""
 
 
-def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
-    """Yield the grid if a cell has a figure; ``own`` is the config's micro-batch."""
-    if not any(cell.prediction.has_memory for cell in cells):
+def grid_lines(cells: list[Cell]) -> Iterator[str]:
+    """Yield the grid, if there are cells to show."""
+    if not cells:
         return
-    cells = _in_reach(cells, own)
     batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
     few = small(cell.prediction for cell in cells)
     yield ""
@@ -54,27 +53,6 @@ def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
     for precision, message in never.items():
         yield from wrapped(f"{precision} cannot run: {message}")
     yield from (line.replace("\0", " ") for line in wrapped(_legend(shown)))
-
-
-def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
-    """Drop the largest micro-batches at which nothing fits, except one of them.
-
-    The config's own stays. A larger one may need less memory, because it accumulates
-    less.
-    """
-    sizes = sorted({cell.micro_batch for cell in cells})
-    reached = [
-        size
-        for size in sizes
-        if any(_may_fit(c.prediction) for c in cells if c.micro_batch == size)
-    ]
-    largest = max(own, *reached, 0)
-    rest = [size for size in sizes if size > largest]
-    return [cell for cell in cells if cell.micro_batch not in rest[1:]]
-
-
-def _may_fit(said: Prediction) -> bool:
-    return not said.too_much and not said.impossible
 
 
 def _legend(cells: list[Cell]) -> str:

@@ -12,6 +12,7 @@ from fp8tune.estimate.grid import (
     Saving,
     Variants,
     grid,
+    in_reach,
     preferred,
     savings,
     start,
@@ -42,7 +43,7 @@ class Estimate(NamedTuple):
     empty GPUs wait for each other, ``fp8_off`` why nothing computes in FP8 although it
     is asked for, ``words`` what this trainer calls what is missing, ``extra`` the
     keys of a fork that it leaves out. ``target`` is what is estimated; ``precision``
-    and ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the
+    is the config's own. ``in_reach`` are the cells to show. ``start`` keeps the
     precision if it can run; ``preferred`` has the other one if the verdict on FP8
     prefers it. ``gain_range`` is FP8's gain over what unknown settings may be,
     and ``gain_words`` says it.
@@ -50,12 +51,12 @@ class Estimate(NamedTuple):
 
     target: Target
     precision: str
-    micro_batch: int
     said: Prediction
     world_sizes: dict[int, Prediction]
     gpus: dict[str, list[str]]
     gemms: list[dict[str, Any]]
     cells: list[Cell]
+    in_reach: list[Cell]
     start: Cell | None
     preferred: Cell | None
     instead: str
@@ -83,7 +84,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
 
     ``titled`` is how many GPUs the file's title names, and on which line.
     """
-    precision = _known(variants.job, "precision", "")
+    precision = variants.job.find("precision") or ""
     variants, sizes = placed(variants, titled)
     job = variants.job
     said = _judged(variants)
@@ -95,12 +96,12 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     return Estimate(
         variants.target,
         precision,
-        _known(job, "micro_batch", 0),
         said._replace(missing=_asked(job, said.missing)),
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job) if runs and not variants.fp8_off else [],
         cells,
+        in_reach(cells, job),
         best,
         preferred(cells, best.precision, best.prediction.pays) if best else None,
         "" if best else as_typed(_instead(job, said), job),
@@ -122,13 +123,13 @@ def alone(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     said = variants.predict({})
     return Estimate(
         target=variants.target,
-        precision=_known(variants.job, "precision", ""),
-        micro_batch=_known(variants.job, "micro_batch", 0),
+        precision=variants.job.find("precision") or "",
         said=said._replace(missing=_asked(variants.job, said.missing)),
         world_sizes=sizes,
         gpus={},
         gemms=[],
         cells=[],
+        in_reach=[],
         start=None,
         preferred=None,
         instead="",
@@ -149,9 +150,9 @@ def uncovered(of: Trainer) -> str:
 
 def _fuller(job: Job) -> str:
     """Return what more tokens per GPU would give, if lint advises it."""
-    alone = all(_known(job, name, 0) == 1 for name in ("tp", "pp", "grad_accum"))
-    if alone and _known(job, "instead.nearly_empty", False):
-        return str(_known(job, "instead.fuller", ""))
+    alone = all(job.find(name) == 1 for name in ("tp", "pp", "grad_accum"))
+    if alone and job.find("instead.nearly_empty"):
+        return str(job.find("instead.fuller") or "")
     return ""
 
 
@@ -175,13 +176,13 @@ def _instead(job: Job, said: Prediction) -> str:
     member = largest(job["gpu"]) if "gpu" in job and said.fit == "unknown" else ""
     job = job.on_gpu(member) if member else job
     high = said.memory.high if said.memory else 0.0
-    by = max(1.0, high / _known(job, "memory.high_gib", math.inf))
+    by = max(1.0, high / (job.find("memory.high_gib") or math.inf))
     names = ("gpu.memory_gib", "gpu.memory_limit_gib")
-    limits = {name: _known(job, name, 0.0) / by for name in names}
+    limits = {name: (job.find(name) or 0.0) / by for name in names}
     if by > 1:
         job = job.with_values({name: gib for name, gib in limits.items() if gib})
-    advice = str(_known(job, "memory.advice", ""))
-    if not advice or _known(job, "memory.fit", "") == FITS:
+    advice = str(job.find("memory.advice") or "")
+    if not advice or job.find("memory.fit") == FITS:
         return ""
     note = "; its GiB leave out the correction from measured runs"
     where = f"on {member}, the largest, " if member else ""
@@ -279,13 +280,6 @@ def lacking(job: Job, fact: str) -> str:
     except Unknown as error:
         return str(error.args[0])
     return ""
-
-
-def _known(job: Job, name: str, instead: Any) -> Any:
-    try:
-        return job[name]
-    except Unknown:
-        return instead
 
 
 def _bound(job: Job) -> list[str]:
@@ -406,10 +400,7 @@ def _band(band: Band | None) -> dict[str, Any]:
 
 def _cell(cell: Cell) -> dict[str, Any]:
     return {
-        "micro_batch": cell.micro_batch,
-        "grad_accum": cell.grad_accum,
-        "ac": cell.ac,
-        "precision": cell.precision,
+        **cell.values,
         **_short(cell.prediction),
         "tokens_per_second": cell.tokens or None,
     }

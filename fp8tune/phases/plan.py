@@ -45,12 +45,6 @@ class Plan(NamedTuple):
         changed = {setting.key: setting.value for setting in self.settings[number]}
         return self.config.loaded.values | changed
 
-    def sequences(self) -> int | None:
-        """Sequences that a rank reads in one optimizer step."""
-        job = self.config.job
-        rows, accum = job.find("micro_batch"), job.find("grad_accum")
-        return rows * accum if rows and accum else None
-
     def _rates(self, values: dict[str, Any]) -> Callable[[int], float]:
         found: Callable[[int], float]
         found = self.config.trainer.phases.learning_rates(values)

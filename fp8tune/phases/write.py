@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.formats.document import ConfigDocument, InvalidText, Path
 from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.job import Unknown
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.written import new_findings
@@ -161,8 +163,8 @@ def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:
     if known.version:
         other = f"--trainer {known.name}==VERSION names another"
         yield f"trainer: {known.about.title} {known.version}; {other}"
-    sequences = plan.sequences()
-    if sequences:
+    with suppress(Unknown):
+        sequences = plan.config.job.rank_sequences
         starts = " and ".join(f"{p.start * sequences:,}" for p in plan.phases[1:])
         yield f"data: continues after {starts} sequences of each rank"
     for config in configs:

@@ -232,7 +232,7 @@ def _corners(plan: Plan) -> Iterator[Corner]:
 def _of_size(plan: Plan, size: int) -> Iterator[Point]:
     """Yield the config at its smallest (0) or largest (-1) batch, with each AC."""
     space, point = plan.space, list(plan.baseline)
-    batch, ac = space.place("micro_batch"), space.place("ac")
+    batch, ac = space.batch_place, space.place("ac")
     if batch is not None:
         point[batch] = size % len(space.knobs[batch].values)
     settings = [tuple(point)]

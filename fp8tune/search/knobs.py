@@ -187,15 +187,15 @@ def in_fp8(job: Job) -> Job:
 def _values(config: Config, job: Job, role: str, no_fp8: str) -> tuple[Any, ...]:
     """Return the values to try, the config's own among them; raises ``Unknown``.
 
-    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    their number. AC modes begin with the one that keeps most and end with the one that
+    Batches divide the sequences of a step, so that gradient accumulation keeps their
+    number. AC modes begin with the one that keeps most and end with the one that
     keeps least. Precisions are the config's, bf16, and FP8.
     """
     listed = config.trainer.values_of(role)
-    if role == "micro_batch":
-        rows = config.job["micro_batch"] * config.job["grad_accum"]
+    if traits_of(role).is_batch:
+        rows, own = config.job.rank_sequences, config.job[role]
         batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-        return tuple(dict.fromkeys([*batches, config.job["micro_batch"]]))
+        return tuple(dict.fromkeys([*batches, own]))
     if role == "ac":
         mine = str(config.job["ac"])
         own = [] if mine in listed else [mine]
@@ -245,7 +245,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def why_single(role: str, no_fp8: str = "") -> str:
     """Return why a knob has no value but the config's own."""
-    if role == "micro_batch":
+    if traits_of(role).is_batch:
         return "no other value keeps the tokens of a step"
     if role == "precision":
         return no_fp8 or "the trainer has no key that turns FP8 on"
@@ -365,7 +365,8 @@ def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
     they say. That is asked at one micro-batch, for all of them.
     """
     knobs = [offer.knob for offer in kept]
-    plain, place = Space(knobs), Space(knobs).place("micro_batch")
+    plain = Space(knobs)
+    place = plain.batch_place
     needs = {offer.knob.key: _condition(config, offer.needs) for offer in kept}
     start = [knob.index_of(own_value(config, knob)) for knob in knobs]
     sizes = [range(1 if i == place else len(k.values)) for i, k in enumerate(knobs)]

@@ -326,9 +326,8 @@ def role_of(known: Trainer, key: str) -> str:
 
 def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
     """Return the sequences per rank and optimizer step; 0 if unknown."""
-    changed = job.keep_tokens(knobs)
     try:
-        return int(changed["micro_batch"] * changed["grad_accum"])
+        return int(job.keep_tokens(knobs).rank_sequences)
     except (TypeError, Unknown):
         return 0
 

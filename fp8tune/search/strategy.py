@@ -129,14 +129,11 @@ def build_strategy(
 
 def _known_keys(space: Space) -> dict[str, str | None]:
     """Return the sampler's keys for batch, AC and compile."""
-    knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
-    keys = {name: knob.key if knob else None for name, knob in knobs.items()}
-    counts = knobs["micro_batch"] and all(map(positive, knobs["micro_batch"].values))
-    return {
-        "batch": keys["micro_batch"] if counts else None,
-        "ac": keys["ac"],
-        "compile": keys["compile"],
-    }
+    batch = space.batch_knob
+    counts = batch is not None and all(map(positive, batch.values))
+    knobs = {name: space.knob(name) for name in ("ac", "compile")}
+    knobs |= {"batch": batch if counts else None}
+    return {name: knob.key if knob else None for name, knob in knobs.items()}
 
 
 def _expectation(

@@ -503,10 +503,10 @@ def _distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def _distribution(knob: Knob) -> BaseDistribution:
-    """Return a knob's distribution: log scale for micro-batches, else categorical."""
+    """Return a knob's distribution: log scale for batches, else categorical."""
     values = knob.values
     counts = [value for value in values if type(value) is int and value > 0]
-    if knob.role == "micro_batch" and len(counts) == len(values):
+    if knob.traits.is_batch and len(counts) == len(values):
         return IntDistribution(min(counts), max(counts), log=True)
     if len(set(values)) < len(values):  # Optuna treats 1, 1.0 and true as equal
         many = ", ".join(map(repr, values))

@@ -28,6 +28,7 @@ class Traits(NamedTuple):
     ``always_accepted``: the trainer accepts its values in every combination, so that a
     recorded one needs no lint. ``frozen_on``: the devices on which a search keeps the
     config's value, unless ``--allow`` frees it, by its role, its key or its ``group``.
+    ``is_batch``: memory grows with it, and accumulation keeps the tokens of a step.
     ``of_fp8``: it means nothing where the linears run in bf16; there it has its first
     value, the config's own. ``spec`` is the field of ``Spec`` by which fp8tune's own
     trial runs its values; without it only the trainer does. ``changes`` says what else
@@ -40,6 +41,7 @@ class Traits(NamedTuple):
     always_accepted: bool = False
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
     group: str = ""
+    is_batch: bool = False
     of_fp8: bool = False
     spec: str = ""
     changes: str = ""
@@ -75,6 +77,7 @@ TRAITS: Mapping[str, Traits] = {
         learns_alike=True,
         always_accepted=True,
         frozen_on=(),
+        is_batch=True,
         spec="micro_batch",
         changes="memory; gradient accumulation keeps the tokens of a step",
     ),
@@ -169,12 +172,15 @@ class Knob(NamedTuple):
 class Space:
     """All knobs of a search.
 
-    ``only`` has the points that exist if not all do, as in a replay.
+    ``only`` has the points that exist if not all do, as in a replay. ``batch_place`` is
+    the place of the batch in a point.
     """
 
     def __init__(self, knobs: Iterable[Knob], only: Iterable[Point] = ()) -> None:
         self.knobs = tuple(knobs)
         self.only = frozenset(only)
+        batches = (i for i, knob in enumerate(self.knobs) if knob.traits.is_batch)
+        self.batch_place = next(batches, None)
         self._index = [
             {(type(value), value): i for i, value in enumerate(knob.values)}
             for knob in self.knobs
@@ -241,6 +247,11 @@ class Space:
         place = self.place(role)
         return None if place is None else self.knobs[place]
 
+    @property
+    def batch_knob(self) -> Knob | None:
+        """The knob of the batch, if there is one."""
+        return None if self.batch_place is None else self.knobs[self.batch_place]
+
     def value(self, point: Point, role: str) -> Any:
         """Return the value of the knob of this role; ``None`` without such a knob."""
         place = self.place(role)
@@ -284,13 +295,14 @@ class Space:
         )
 
     def cell(self, point: Point) -> Point:
-        """Return the point without its micro-batch: one memory model serves these."""
-        place = self.place("micro_batch")
+        """Return the point without its batch: one memory model serves these."""
+        place = self.batch_place
         return point if place is None else (*point[:place], *point[place + 1 :])
 
     def batch(self, point: Point) -> float:
-        """Return the micro-batch of a point; 0 if there is none."""
-        value = self.value(point, "micro_batch")
+        """Return the batch of a point; 0 if there is none."""
+        place = self.batch_place
+        value = None if place is None else self.knobs[place].values[point[place]]
         return float(value) if positive(value) else 0.0
 
 

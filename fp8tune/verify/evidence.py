@@ -107,8 +107,7 @@ class Log:
     the run said that it reached its end, None if the log does not show it.
     False if it said that it stopped before.
     ``settings`` are values that the log prints of the config, by their names there;
-    ``world_size``, ``micro_batch``, ``seq_len``, ``grad_accum``, ``global_batch``,
-    ``max_steps`` and ``gpu`` are of any trainer.
+    fields of the job and ``global_batch`` are of any trainer.
     ``events`` counts the lines of ``compile``, ``ac``, ``checkpoint``, ``recompile``
     and others by the names of their patterns. ``signs`` holds the first lines of each
     cause, and ``sign_counts`` how many there were.

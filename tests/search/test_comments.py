@@ -141,6 +141,23 @@ def test_fp8_is_compared_with_bf16_but_not_by_a_rehearsal(bf16, said):
         assert [line for line in lines if "CPU, torch 2.13" in line]
 
 
+def test_fewer_ranks_accumulate_more_as_they_did_in_trials():
+    data = CONFIG.format(steps=4).replace('"fp8"', '"bf16"').encode()
+    knobs = {BATCH: 2, "distributed.tp": 1}
+    records = [
+        from_data({"knobs": each, "outcome": "ok", "tokens_per_second": speed})
+        for each, speed in ((knobs, 10.0), (knobs | {"distributed.tp": 2}, 12.0))
+    ]
+    config = read_config("a.toml", data, Target("", 8))
+    plan, whole = plan_for_records(config, records, ("tp",))
+    tried = trials(*(("search", record) for record in whole), *confirmed(*whole * 2))
+    found = decide(History(plan.space, plan.baseline, tried), 60.0)
+    assert choices(plan, found) == [
+        Choice("distributed.tp", 2, "1 -> 2: +20.0 % tokens/s"),
+        Choice(STEPS, 8, "2 x 4 -> 2 x 8 sequences per rank and step"),
+    ]
+
+
 def test_nothing_to_write():
     assert choices(*search(ran(GIVEN, 100))) == []
     assert choices(*search(ran(GIVEN, outcome="oom"))) == []

@@ -17,7 +17,7 @@ from fp8tune.conditions.expression import Expression, compile_expression, define
 from fp8tune.config.own_trainer.file import File
 from fp8tune.facts import FACTS
 from fp8tune.facts.gaps import FEW, MEANT, OTHER, UNSAID
-from fp8tune.fields import FIELDS
+from fp8tune.fields import COUNTS, FIELDS
 from fp8tune.job import TARGETS, Job, Source, Unknown, Vocabulary, sources
 from fp8tune.suggest import meant
 from fp8tune.trainers.about import About
@@ -36,11 +36,9 @@ _TEXTS_OF_A_JOB = (
 )
 """Fields of the job that are text; all others are numbers or true and false."""
 
-_COUNTS = (
-    *("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate", "grad_accum", "micro_batch"),
-    *("seq_len", "hidden_size", "layers", "heads", "kv_heads", "vocab_size"),
-    *("head_dim", "ffn_size", "ffn_matrices", "weight_bytes"),
-)
+_COUNTS = (COUNTS | {"ffn_matrices", "weight_bytes"}) - {
+    *("max_steps", "warmup_steps", "max_seq_len", "experts", "expert_size")
+}
 """Fields that are whole numbers from 1 on."""
 
 _BYTES = tuple(

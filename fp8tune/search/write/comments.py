@@ -155,17 +155,18 @@ def _warmup(plan: Plan, outcome: Answer) -> Iterator[Choice]:
 def _accumulation(
     plan: Plan, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Choice]:
-    """Yield the gradient accumulation that keeps the tokens of a step."""
-    batch = plan.space.knob("micro_batch")
+    """Yield the gradient accumulation with which trials kept the tokens of a step."""
+    batch = plan.space.batch_knob
     job, key = plan.config.job, plan.config.trainer.key_of("grad_accum")
     if batch is None or not key or key in after:
         return
+    changed = job.keep_tokens(after)
     old, new = before.get(batch.key), after.get(batch.key)
-    steps = job.find("grad_accum")
-    if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
+    steps, kept = job.find("grad_accum"), changed.find("grad_accum")
+    if not all(type(n) is int and n > 0 for n in (old, new, steps, kept)):
         return
-    kept = max(1, round(old * steps / new))
-    exact = kept * new == old * steps
+    sizes = (j.find("step.tokens") or j.rank_sequences for j in (job, changed))
+    exact = len({*sizes}) == 1
     tokens = f"{old} x {steps} -> {new} x {kept} sequences per rank and step"
     reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
     if kept != steps or not exact:
