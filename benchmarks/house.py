@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -116,7 +117,8 @@ def answering() -> list[Path]:
 def fields() -> list[Path]:
     """Modules that spell one field of the job, outside of what defines such fields."""
     others = _of_fp8tune("trainers", "facts")
-    return [path for path in others if "micro_batch" in path.read_text("utf-8")]
+    word = re.compile(r"\bmicro_batch\b")
+    return [path for path in others if word.search(path.read_text("utf-8"))]
 
 
 def imported() -> int:

@@ -70,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measure(folder: Path, configs: Path, runs: int) -> dict[str, Any]:
     """Return everything that is measured, ready to be saved."""
+    os.environ.pop("PYTHONPATH", None)  # it would name the checkout
     programs = install(folder)
     python, fp8tune = str(programs / "python"), str(programs / "fp8tune")
     few, many = (copy(configs, folder / str(count), count) for count in (1, COPIES))
