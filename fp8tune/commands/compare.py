@@ -80,7 +80,7 @@ def command(
     Two configs: values, predicted memory and speed, learning, findings.
     Defaults count: a key that only one file sets is shown if its value differs from
     the default. Configs of two trainers are compared by what their keys mean, such as
-    micro_batch, and by the other keys that they set.
+    the micro-batch, and by the other keys that they set.
 
     Runs: whether FP8's loss follows bf16's. The first is FP8, the others are bf16 with
     other seeds. A run is a log, a TensorBoard event file, a CSV file, or a folder with
