@@ -61,7 +61,7 @@ def summarize(folder: str, url: str = "", *, is_here: bool = True) -> Summary:
     return Summary(
         study.name,
         folder if is_here else "",
-        study.plan.config.path,
+        study.plan.config.typed_path,
         _state(report),
         len(study.trials),
         report.seconds,

@@ -114,7 +114,7 @@ def environment(report: StudyReport) -> list[tuple[str, str]]:
     )
     capacity = f"{report.capacity_gib:.1f} GiB" if report.capacity_gib else ""
     rows = [
-        ("config", config.path),
+        ("config", config.typed_path),
         ("study", report.study.name),
         ("trainer", config.trainer.schema.title),
         ("target", f"{count}, {target.gpu or 'GPU unknown'}"),

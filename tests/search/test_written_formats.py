@@ -469,7 +469,10 @@ def test_a_study_keeps_every_file_of_its_job(replay, tmp_path, fp8tune):
     assert (after.script, after.bytes_by_path) == (before.script, before.bytes_by_path)
     assert after.loaded.values == before.loaded.values
     assert fp8tune("report", folder.name).code == 0
-    assert "--per_device_train_batch_size 4" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "--per_device_train_batch_size 4" in page
+    assert f"search of <code>{before.script.path}</code>" in page
+    assert f"{before.script.path}, finished" in fp8tune("studies").out
 
 
 def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_path):
