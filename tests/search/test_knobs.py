@@ -177,8 +177,8 @@ def test_what_runs_otherwise_than_it_says_is_left_out_too():
     plan = without_refused(plan_for_trials(forge(in_bf16 + ASYNC), ("fp8",), "cuda"))
     points = plan.space.points(plan.baseline)
     values = {plan.space.value(point, "precision") for point in points}
-    (note,) = plan.notes
-    assert (values, note.rpartition(" ")[2]) == (
+    (why,) = (o.why for o in plan.offers if o.knob.role == "precision")
+    assert (values, why.rpartition(" ")[2]) == (
         {"bf16"},
         "[fp8-weights-lost-in-async-checkpoint]",
     )
@@ -272,13 +272,24 @@ def test_what_cannot_be_allowed(allow, builtin, said):
             "it needs optimizer == 'adamw'",
         ),
         (BF16, 16, "precision", "it changes numerics of the linears"),
-        (f"{BF16}[distributed]\ntp = 4\n", 16, "precision", "FP8 needs tp == 1"),
     ],
 )
 def test_what_a_knob_needs_is_said_before_what_frees_it(text, gpus, role, why):
-    offered = {o.knob.role: o for o in offers(forge(text, gpus), (), "cuda")}
-    assert offered[role].why == why
-    assert {"bf16", "fp8"} == {*offered["precision"].knob.values}
+    offered = offers(forge(text, gpus), (), "cuda")
+    assert {offer.knob.role: offer.why for offer in offered}[role] == why
+
+
+@each(
+    ("more", "why"),
+    [
+        ("", "it changes numerics of the linears"),
+        ("[distributed]\ntp = 4\n", "FP8 needs tp == 1"),
+    ],
+)
+def test_a_precision_that_is_kept_shows_the_other(more, why):
+    made = offers(forge(BF16 + more), (), "cuda", builtin=False)
+    offered = {offer.knob.role: offer for offer in made}["precision"]
+    assert (offered.knob.values, offered.why) == (("bf16", "fp8"), why)
 
 
 def test_a_need_that_the_config_meets_is_not_named():

@@ -142,7 +142,7 @@ def _compare_losses(
         return result
     spread = statistics.stdev(map(final_loss, bf16_seeds)) / mean_loss
     result = result._replace(spread=spread)
-    if len(pairs) < min_pairs or not spread:  # the seed changes nothing
+    if len(pairs) < min_pairs:
         return result
     spikes = _spike_verdict(fp8_spikes, bf16_spikes)
     verdicts = _gap_verdict(result, len(bf16_seeds)), spikes
