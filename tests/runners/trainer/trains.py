@@ -197,3 +197,5 @@ if __name__ == "__main__":
     FOUND = [loss for kind in sys.argv[1].split(",") for loss in globals()[kind](kind)]
     if RANK == 0:
         print(f"\n{json.dumps(FOUND)}", flush=True)
+    if torch.distributed.is_initialized():  # else a rank may abort at its end
+        torch.distributed.destroy_process_group()
