@@ -93,9 +93,9 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
 
 
 def failing(plan: Plan) -> Iterator[str]:
-    """Yield which errors of its config a search may start with, one line each.
+    """Yield the errors of a config with which a search may start, one line each.
 
-    Each says at which values of a knob it is gone.
+    A line says at which values of a knob the error is gone.
     """
     config, free = plan.config, plan.free_keys
     for found in _errors(config):
@@ -198,8 +198,8 @@ def _why_refused(
 ) -> Callable[[tuple[tuple[str, Any], ...]], str]:
     """Return a function that says which error other values would bring.
 
-    It takes keys with their values. Errors of the config itself do not count, ``but``
-    one rule's.
+    It takes keys with their values. Errors that the config itself has do not count,
+    except that of the rule ``but``.
     """
     own = {found.rule for found in _errors(config)} - {but}
 

@@ -299,8 +299,9 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     if stop.requeues:
         requeue_this_job()
     elif not stop.asked:
-        writes = "its first process writes the answer; if that has ended, its command"
-        say(f"nothing is left to run in {study.name}: {writes} does", sys.stdout)
+        writes = "the process that began it writes the answer"
+        again = "if it is gone, type its command again"
+        say(f"nothing is left to run in {study.name}: {writes}; {again}", sys.stdout)
     return STOPPED if stop.asked else 0
 
 
