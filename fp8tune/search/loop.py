@@ -36,7 +36,7 @@ from fp8tune.search.budget import (
 )
 from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.history import History
-from fp8tune.search.losses.loss_runs import Conditions, Stage
+from fp8tune.search.losses.loss_runs import Conditions, Stage, compares_losses
 from fp8tune.search.objective import SPEED
 from fp8tune.search.pool import Ended, Pool
 from fp8tune.search.strategy import Strategy
@@ -104,6 +104,7 @@ class Search:
         self.watch = watch
         self.objective = objective
         self.stage = Stage(conditions, self.budget) if conditions else None
+        self.compares_losses = compares_losses(conditions)
         self.interrupted = False
         self.running: dict[int, PlannedTrial] = {}
         self._whole: bool | None = None
@@ -158,8 +159,7 @@ class Search:
         trials = self.study.trials
         self._take_up(last_process(trials))
         spent = charged_seconds(trials)
-        compares = self.stage is not None and not self.stage.conditions.refusal
-        history = self._counting.choosing(proven_only=compares)
+        history = self._counting.choosing(proven_only=self.compares_losses)
         outcome = decide(history, spent, self.objective, self._ending())
         return outcome._replace(trials=len(trials))
 

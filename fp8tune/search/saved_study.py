@@ -37,6 +37,8 @@ from fp8tune.trials.trial import Trial
 
 SEARCHED_IN = "searched_in"
 """User attribute of a study in a shared storage: the host and folder of its search."""
+COMPARES_LOSSES = "compares_losses"
+"""User attribute of a study: whether its search compares losses at the end."""
 
 
 class SavedStudy(NamedTuple):

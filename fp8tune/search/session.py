@@ -20,7 +20,6 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.decide import with_config
-from fp8tune.search.answer.findings import failed_before
 from fp8tune.search.answer.stored import as_json, next_commands, to_store
 from fp8tune.search.answer.wording import closing
 from fp8tune.search.calibrate import (
@@ -35,6 +34,7 @@ from fp8tune.search.linting import check_config
 from fp8tune.search.loop import Event, Search
 from fp8tune.search.losses.loss_runs import (
     Conditions,
+    compares_losses,
     conditions_for_replay,
 )
 from fp8tune.search.machine import (
@@ -68,7 +68,12 @@ from fp8tune.search.real_trials import (
     without_gpu,
 )
 from fp8tune.search.recorded import plan_replay
-from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
+from fp8tune.search.saved_study import (
+    COMPARES_LOSSES,
+    SEARCHED_IN,
+    delete_study,
+    load_study,
+)
 from fp8tune.search.say import note, say, say_next
 from fp8tune.search.slurm import requeue_this_job
 from fp8tune.search.start_workers import (
@@ -327,7 +332,9 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     plan = plan_search(options, config, machine.gpu)
     check_varied(plan)
     check_files(options, plan)
-    study, calibration, strategy = _open_study(options, plan, trials.environment, held)
+    study, calibration, strategy = _open_study(
+        options, plan, trials.environment, held, trials.conditions
+    )
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
     if options.storage:
@@ -400,11 +407,14 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     replay = plan_replay(config, options.records, options.allow, options.objective)
     plan = replay.plan
     check_files(options, plan)
-    study, calibration, strategy = _open_study(
-        options, plan, {"records": replay.digest}, held
-    )
     card = card_gib(config.job)
     runner = Replay(replay.speeds, plan.space, replay.learned, card)
+    conditions = conditions_for_replay(
+        config, replay.learned, options.allow, runner.offers
+    )
+    study, calibration, strategy = _open_study(
+        options, plan, {"records": replay.digest}, held, conditions
+    )
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for text in replay.notes:
@@ -415,14 +425,16 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         calibration,
         strategy=strategy,
         pool=Peer(study, runner),
-        conditions=conditions_for_replay(
-            config, replay.learned, options.allow, runner.offers
-        ),
+        conditions=conditions,
     )
 
 
 def _open_study(
-    options: SearchOptions, plan: Plan, about: dict[str, Any], held: ExitStack
+    options: SearchOptions,
+    plan: Plan,
+    about: dict[str, Any],
+    held: ExitStack,
+    conditions: Conditions | None,
 ) -> tuple[Study, Calibration, Strategy]:
     """Open the study of this search until ``held`` is closed.
 
@@ -439,7 +451,8 @@ def _open_study(
     calibration = choose_calibration(about, folder, studies, url)
     study = open_study(folder, plan.space, held, url, options.beat_s)
     typed = options._replace(storage=without_password(options.storage)).kept
-    study.describe({**about, "calibration": calibration.data, "options": typed})
+    more = {"calibration": calibration.data, "options": typed}
+    study.describe({**about, **more, COMPARES_LOSSES: compares_losses(conditions)})
     strategy = build_strategy(plan, study, calibration.runs, options.sampler)
     return study, calibration, strategy
 
@@ -478,12 +491,10 @@ def _with_findings(prepared: Prepared, outcome: Answer, *, stopped: bool) -> Ans
     """Add the findings that need the config, and what to do if nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
-    device = prepared.trials.machine.device if prepared.trials else ""
-    outcome = with_config(outcome, prepared.plan, prepared.study.trials, device)
-    if outcome.chosen is None or stopped:
-        return outcome
-    more = failed_before(prepared.study.trials, prepared.study.process, outcome)
-    return outcome._replace(findings=(*outcome.findings, *more))
+    plan, study, trials = prepared.plan, prepared.study, prepared.trials
+    device = trials.machine.device if trials else ""
+    process = 0 if stopped else study.process
+    return with_config(outcome, plan, study.trials, device, process)
 
 
 def _print_outcome(

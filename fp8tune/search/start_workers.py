@@ -24,7 +24,7 @@ from fp8tune.search.local_workers import (
     worker_name,
 )
 from fp8tune.search.options import NO_WORKERS, SearchOptions
-from fp8tune.search.saved_study import SEARCHED_IN, described
+from fp8tune.search.saved_study import COMPARES_LOSSES, SEARCHED_IN, described
 from fp8tune.search.say import note
 from fp8tune.search.slurm import (
     Allocation,
@@ -40,7 +40,7 @@ from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
     *("calibration", "options", "output", "ending", "answer", "knobs"),
-    *("points", "given", "tuned", "unwritten", SEARCHED_IN),
+    *("points", "given", "tuned", "unwritten", SEARCHED_IN, COMPARES_LOSSES),
 )
 """Parts of a study's description that are not in its name, or follow from others."""
 TEXTS = ("config_text", "files")

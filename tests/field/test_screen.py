@@ -308,6 +308,18 @@ def test_the_figures_beside_each_other_have_the_stated_gain(tmp_path):
     assert ratio == pytest.approx(measured.gain.value)
 
 
+def test_a_study_that_is_read_has_the_answer_of_its_search(replay, tmp_path):
+    """Also where no losses can be compared, so that FP8 is chosen without."""
+    bf16 = CONFIG.replace('"fp8"', '"bf16"')
+    _, said = answered(replay, RECORDS, "--allow", "precision", config=bf16)
+    (folder,) = (tmp_path / ".fp8tune").glob("a-*")
+    study = load_study(str(folder))
+    answer = answer_of(study, Ending())
+    assert study.plan.space.values(answer.chosen) == said["knobs"]
+    assert said["knobs"]["train.mixed_precision"] == "fp8"
+    assert answer.verdict == said["verdict"]
+
+
 def test_the_whole_tuned_config_can_be_copied_from_the_page(replay, tmp_path):
     replay(RECORDS)
     (block,) = re.findall(

@@ -22,6 +22,7 @@ from fp8tune.search.answer.choice import (
 from fp8tune.search.answer.findings import (
     Case,
     config_findings,
+    failed_before,
     failures,
     findings,
     machine_findings,
@@ -77,29 +78,38 @@ def answer_so_far(
     trials: Sequence[Trial],
     objective: str = SPEED,
     ending: Ending | None = None,
+    *,
+    compares_losses: bool,
 ) -> Answer:
     """Decide the answer that trials give, without the findings that need the config.
 
-    A search may still compare losses: until then it chooses no changed FP8.
+    Until a search that compares losses has done so, it chooses no changed FP8.
     """
     trials_in = trials_that_counted(trials)
-    history = History(plan.space, plan.baseline, trials_in, proven_only=True)
+    history = History(plan.space, plan.baseline, trials_in, proven_only=compares_losses)
     answer = decide(history, charged_seconds(trials), objective, ending)
     return answer._replace(trials=len(trials))
 
 
 def with_config(
-    outcome: Answer, plan: Plan, trials: Sequence[Trial], device: str = ""
+    outcome: Answer,
+    plan: Plan,
+    trials: Sequence[Trial],
+    device: str = "",
+    process: int = 0,
 ) -> Answer:
     """Add the findings that need the config itself, and why no trial succeeded.
 
-    ``device`` is where trials ran, ``""`` in a replay.
+    ``device`` is where trials ran, ``""`` in a replay. ``process`` is the number of the
+    process that has ended its search, 0 if none has.
     """
     more = [*config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
         more += failures(outcome, plan, trials)
     if outcome.chosen is None and device:
         more += machine_findings(trials, on_cpu=device == "cpu")
+    if outcome.chosen is not None:
+        more += failed_before(trials, process, outcome)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 

@@ -27,7 +27,7 @@ from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import SPEED
 from fp8tune.search.options import is_same
 from fp8tune.search.plan import Plan
-from fp8tune.search.saved_study import SavedStudy
+from fp8tune.search.saved_study import COMPARES_LOSSES, SavedStudy
 
 ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over: as many workers of
@@ -65,7 +65,13 @@ def answer_of(study: SavedStudy, ending: Ending) -> Answer:
     """Return the answer that the trials of a study give."""
     plan, trials, about = study.plan, study.trials, study.about
     objective = str(about.get("objective", SPEED))
-    answer = answer_so_far(plan, trials, objective, ending)
+    answer = answer_so_far(
+        plan,
+        trials,
+        objective,
+        ending,
+        compares_losses=about.get(COMPARES_LOSSES) is not False,
+    )
     device = "" if "records" in about else str(about.get("device"))
     return with_config(answer, plan, trials, device)
 

@@ -71,6 +71,11 @@ class Conditions(NamedTuple):
     scheduled: bool = True
 
 
+def compares_losses(conditions: Conditions | None) -> bool:
+    """Return whether a search compares losses at the end, if it comes to that."""
+    return conditions is not None and not conditions.refusal
+
+
 def conditions_for_trials(
     config: Config, allow: Sequence[str], ranks: int
 ) -> Conditions:
