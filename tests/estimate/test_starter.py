@@ -5,6 +5,7 @@ import pytest
 from fp8tune.estimate.starter import CannotStart, models, starter
 from fp8tune.formats.toml.document import parse
 from fp8tune.job import Target
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -41,7 +42,7 @@ def test_lint_finds_no_error_and_no_warning(model, gpu, size, seq_len, fp8tune):
     assert code == 0
 
 
-@each("version", ["0.2.0", "0.2.1", "0.2.2"])
+@each("version", trainers()["torchtitan"].versions[1:])
 @each("model", ["llama3-8b", "qwen3-8b", "qwen3-14b"])
 @each("gpu", ["h100-sxm", "a100-80gb"])
 def test_torchtitan_starters_are_clean(model, gpu, version, fp8tune):

@@ -15,7 +15,7 @@ from typing import Any
 from fp8tune.job import Unknown, Words, known, ranks_left
 from fp8tune.suggest import closest
 from fp8tune.trainers.torchtitan import models
-from fp8tune.trainers.torchtitan.releases import LENIENT
+from fp8tune.trainers.torchtitan.releases import LENIENT, UNTIL_0_2_0, UNTIL_0_2_1
 
 EXPERT_MODELS = ("llama4", "deepseek_v3", "gpt_oss")
 """Models that FSDP wraps if experts are parallel, without shards of their own."""
@@ -160,7 +160,8 @@ def cp_refused(
     """Whether the model refuses CP with its kind of attention (update_from_config)."""
     if cp == 1 or attention_kind == "sdpa":
         return False
-    return (trainer_version, model_name, attention_kind) != ("0.2.2", "llama3", "flex")
+    splits_flex = model_name == "llama3" and trainer_version not in UNTIL_0_2_1
+    return not (splits_flex and attention_kind == "flex")
 
 
 def ddp_refused(
@@ -178,7 +179,7 @@ def ddp_refused(
     """
     if dp_replicate == 1 or sharded:
         return False
-    if trainer_version in ("0.1.0", "0.2.0"):
+    if trainer_version in UNTIL_0_2_0:
         return tp * pp * expert_degree > 1
     return model_name in ("llama3", "llama4") and tp * pp > 1
 

@@ -13,9 +13,7 @@ distributed/activation_checkpoint.py, components/loss.py; torch.distributed.fsdp
 from __future__ import annotations
 
 from fp8tune.job import Job, Unknown, Words
-
-FIRST = "0.1.0"
-"""The release that gathers embedding and head together with the whole model."""
+from fp8tune.trainers.torchtitan.releases import LENIENT
 
 BF16 = 2
 
@@ -248,7 +246,7 @@ def head_bytes(
     kept += gathered_input_bytes
     if not sharded:
         return kept
-    apart = trainer_version != FIRST
+    apart = trainer_version != LENIENT
     block = BF16 * params_block / tp
     group = BF16 * (params_embedding if apart else params_root) / tp
     cached = group * tp / shards + group + (1 if apart else 2) * block

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fp8tune.trainers.about import is_of
+
 DECODERS = ("llama3", "llama3_ft", "llama4", "qwen3", "deepseek_v3", "gpt_oss")
 """Models that are sharded by the same steps: what these check is known."""
 
@@ -22,7 +24,7 @@ def names(version: str) -> dict[str, bool]:
     return {
         model["name"]: model.get("pipeline", True)
         for model in _table()["model"]
-        if version in model["versions"]
+        if is_of(model, version)
     }
 
 
@@ -31,5 +33,5 @@ def flavors(version: str, model: str) -> dict[str, dict[str, Any]]:
     return {
         flavor["name"]: flavor
         for flavor in _table()["flavor"]
-        if flavor["model"] == model and version in flavor["versions"]
+        if flavor["model"] == model and is_of(flavor, version)
     }

@@ -18,6 +18,9 @@ from fp8tune.trainers.schema import read
 
 LENIENT = "0.1.0"
 """The release that ignores keys that it does not know."""
+UNTIL_0_2_0 = (LENIENT, "0.2.0")
+UNTIL_0_2_1 = (*UNTIL_0_2_0, "0.2.1")
+"""Releases before a change: what holds for the one after them holds for later ones."""
 
 MOVED = {
     "float8": "quantize.linear.float8",

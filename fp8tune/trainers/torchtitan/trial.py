@@ -11,13 +11,14 @@ from typing import Any
 from fp8tune.job import Job, Words
 from fp8tune.trainers.phase import first_rates
 from fp8tune.trainers.torchtitan.gemms import ALIGNMENT, NAMES
-from fp8tune.trainers.torchtitan.memory import FIRST
+from fp8tune.trainers.torchtitan.releases import (
+    LENIENT,
+    UNTIL_0_2_0,
+    UNTIL_0_2_1,
+)
 
 BUILT = ("llama3", "qwen3")
 """Models whose dense blocks a trial builds."""
-
-EARLY = ("0.1.0", "0.2.0")
-"""Releases whose per-op AC computes attention again where cuDNN or math does it."""
 
 
 def qk_norm_eps(norm_eps: float) -> float:
@@ -47,7 +48,7 @@ def rotary(model_name: str) -> str:
 
 def repeats_kv(trainer_version: str) -> bool:
     """Keys and values are copied per query head until 0.2.1 (model.py, repeat_kv)."""
-    return trainer_version != "0.2.2"
+    return trainer_version in UNTIL_0_2_1
 
 
 def sdpa_backend(trainer_version: str) -> str:
@@ -55,16 +56,19 @@ def sdpa_backend(trainer_version: str) -> str:
 
     0.1.0 puts cuDNN first only on Blackwell.
     """
-    if trainer_version == FIRST:
+    if trainer_version == LENIENT:
         return Words("flash, efficient, math")
-    middle = "" if trainer_version == "0.2.2" else "efficient, "
+    middle = "efficient, " * (trainer_version in UNTIL_0_2_1)
     return Words(f"cudnn, flash, {middle}math")
 
 
 def ac_saves(trainer_version: str) -> list[str]:
-    """Attention kernels whose results per-op AC keeps (the parallelize module)."""
+    """Attention kernels whose results per-op AC keeps (the parallelize module).
+
+    Until 0.2.0 it computes attention again where cuDNN or math does it.
+    """
     first = ["efficient", "flash"]
-    return first if trainer_version in EARLY else [*first, "cudnn", "math"]
+    return first if trainer_version in UNTIL_0_2_0 else [*first, "cudnn", "math"]
 
 
 def ac_budget(activation_checkpoint_memory_budget: float = 1.0) -> float:
@@ -139,7 +143,7 @@ def _in_trial(name: str, ours: dict[str, str]) -> str:
 
 def tables_apart(trainer_version: str) -> bool:
     """FSDP gathers embedding, and norm with head, by themselves (apply_fsdp)."""
-    return trainer_version != FIRST
+    return trainer_version != LENIENT
 
 
 def reshards(parallelism_fsdp_reshard_after_forward: str) -> str:
