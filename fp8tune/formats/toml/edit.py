@@ -1,4 +1,9 @@
-"""Edit a TOML text: every byte outside an edit stays as it is."""
+"""Edit a TOML text: every byte outside an edit stays as it is.
+
+tomlkit checks a tuned config (``search/write/toml_check.py``) but does not edit: it
+adds a key below the comment above the next table, and mixes the line ends of a file
+from Windows. Lint proves each fix by an edit, and must not wait for tomlkit's import.
+"""
 
 from __future__ import annotations
 
