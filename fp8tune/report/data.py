@@ -30,11 +30,6 @@ ROLE_NAMES = {
     "bf16-baseline": "bf16 baseline",
     "runner-up": "runner-up",
 }
-BEFORE_ANSWER = (
-    *("fp8-may-diverge", "fp8-rejected", "setting-rejected", "unproven"),
-    *("fp8-slower-than-bf16", "fp8-as-fast-as-bf16"),
-)
-"""Findings that may come before the one that answers the search."""
 MAX_SENTENCE = 1000
 """Longest sentence [characters]."""
 
@@ -52,7 +47,8 @@ class Losses(NamedTuple):
 class StudyReport:
     """A study and its answer.
 
-    ``findings`` are codes and sentences, ``commands`` what to type next.
+    ``findings`` are codes and sentences, ``answered_by`` is the code of the one that
+    answers the search, ``commands`` are what to type next.
     ``speed_changed`` is the lowest and highest ratio of confirmed speed to search
     speed. ``is_running`` says whether the search is running now; ``None`` if the file
     system has no locks. ``interrupted``: the same command continues.
@@ -63,6 +59,7 @@ class StudyReport:
     objective: str
     settings: Sequence[Setting]
     findings: Sequence[tuple[str, str]]
+    answered_by: str
     losses: Losses | None
     not_compared: bool
     speed_changed: tuple[float, float] | None
@@ -171,6 +168,7 @@ def _report(
         objective=str(answer["objective"]),
         settings=[setting_from(each, space) for each in answer["tried"]],
         findings=[(str(f["code"]), str(f["message"])) for f in answer["findings"]],
+        answered_by=str(answer.get("answered_by")),
         losses=_losses(answer["stability"], space),
         not_compared=answer["stability"] is None,
         speed_changed=(float(changed[0]), float(changed[1])) if changed else None,
@@ -246,7 +244,8 @@ def _may_diverge(report: StudyReport) -> bool:
 
 def _answer(report: StudyReport) -> tuple[str, str]:
     """Return the finding that answers the search, whatever FP8 gains."""
-    return next(each for each in report.findings if each[0] not in BEFORE_ANSWER)
+    answers = (each for each in report.findings if each[0] == report.answered_by)
+    return next(answers, report.findings[0])
 
 
 def warnings(report: StudyReport) -> Iterator[str]:

@@ -171,7 +171,8 @@ class Answer(NamedTuple):
     chosen, ``tried`` had a trial and ``untried`` had none; ``settings`` has every one
     that had a trial. ``speed_changed`` is the lowest and the highest ratio of confirmed
     speed to search speed, if the machine became faster or slower in between.
-    ``stability`` compares the losses of FP8 and bf16, by setting.
+    ``stability`` compares the losses of FP8 and bf16, by setting. ``answered_by`` is
+    the code of the finding that answers the search.
     """
 
     chosen: Point | None
@@ -193,6 +194,7 @@ class Answer(NamedTuple):
     stability: Mapping[Point, Stability]
     ending: Ending
     findings: tuple[Finding, ...] = ()
+    answered_by: str = ""
 
     @property
     def measured(self) -> Measured:

@@ -21,6 +21,7 @@ from fp8tune.search.answer.choice import (
 )
 from fp8tune.search.answer.findings import (
     Case,
+    answers,
     config_findings,
     failed_before,
     failures,
@@ -70,7 +71,9 @@ def decide(
         ending=ending or Ending(),
     )
     case = Case(wanted, chosen, answer)
-    return answer._replace(findings=tuple(findings(case, history.trials)))
+    answering = answers(case)
+    found = tuple(findings(case, history.trials, answering))
+    return answer._replace(findings=found, answered_by=answering.code)
 
 
 def answer_so_far(

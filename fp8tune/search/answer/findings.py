@@ -91,8 +91,10 @@ class Case(NamedTuple):
         return changes(self.space, self.baseline, point)
 
 
-def findings(case: Case, trials: Sequence[Trial]) -> Iterator[Finding]:
-    """Yield the findings, the most important first."""
+def findings(
+    case: Case, trials: Sequence[Trial], answering: Finding
+) -> Iterator[Finding]:
+    """Yield the findings, the most important first; one of them is ``answering``."""
     outcome = case.outcome
     if doubt := losses.warning(outcome.learns):
         yield Finding("fp8-may-diverge", {"text": doubt})
@@ -103,7 +105,7 @@ def findings(case: Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     fp8 = list(_fp8(case, names_budget=not doubts))
     first = [each for each in fp8 if each.code in DOES_NOT_PAY]
     yield from first
-    yield _verdict(case)
+    yield answering
     yield from doubts
     yield from _unproven(case)
     yield from _pairs_left_out(case)
@@ -193,7 +195,7 @@ def settling_budget(outcome: Answer) -> dict[str, Any]:
     return {"next_step": step} if step else {}
 
 
-def _verdict(case: Case) -> Finding:
+def answers(case: Case) -> Finding:
     """Return the finding that answers the search."""
     outcome, measured = case.outcome, case.outcome.measured
     base: dict[str, Any] = {"chosen": measured.chosen, "objective": outcome.objective}

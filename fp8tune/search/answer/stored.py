@@ -55,6 +55,7 @@ def to_store(answer: Answer, plan: Plan, data: dict[str, Any]) -> dict[str, Any]
     settings = answer.settings.values()
     return {
         **data,
+        "answered_by": answer.answered_by,
         "interrupted": answer.ending.next_step == SAME_COMMAND,
         "speed_changed": answer.speed_changed,
         "tried": [setting.data(plan.space) for setting in settings],

@@ -476,13 +476,9 @@ def closing(outcome: Answer, plan: Plan, outputs: Sequence[str]) -> Iterator[str
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
-        if finding.code in (
-            outcome.verdict,
-            "baseline-failed",
-            "baseline-not-measured",
-        ):
-            assert outcome.chosen is not None
-            yield f"chosen: {describe(plan, outcome.chosen)}"
+        is_answer, chosen = finding.code == outcome.answered_by, outcome.chosen
+        if is_answer and chosen is not None and chosen != plan.baseline:
+            yield f"chosen: {describe(plan, chosen)}"
     yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
     for output in outputs:
         yield f"wrote {output}"

@@ -23,7 +23,6 @@ from fp8tune.search.write.writeback import LONGEST, Choice
 from fp8tune.trials.space import shown
 from fp8tune.words import counted
 
-VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
 WHY = ("losses-not-compared", "not-confirmed", "one-pair-only", "more-pairs-needed")
 FP8 = ("fp8-faster-than-bf16", "fp8-as-fast-as-bf16", "fp8-slower-than-bf16")
 
@@ -63,7 +62,7 @@ def summary(
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     doubts = (*WHY, "communication-decides", "pairs-left-out")
     overrides = plan.config.written
-    first = (*VERDICTS, "baseline-not-measured", *doubts)
+    first = (outcome.answered_by, *doubts)
     groups = (
         (*messages(findings, *first), *messages(findings, "other-objective")),
         [f"next: {command}" for command in commands],
