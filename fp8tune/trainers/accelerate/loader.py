@@ -28,10 +28,9 @@ from fp8tune.trainers.accelerate.llamafactory import (
     is_llamafactory,
     trains,
 )
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant, value_meant
 from fp8tune.trainers.hugging_face import drop_share
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
 
 OTHER_FILES = ("training", "deepspeed")
@@ -85,7 +84,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.releases: Mapping[str, str] = {}
 
     def load(
@@ -100,7 +98,7 @@ class Loader:
         command is not known: what the file lacks may stand there. ``script`` is what
         reads the training arguments, a path or a command of ``trl``.
         """
-        run = _Run(self.schema, self.hints)
+        run = _Run(self.schema)
         run.command, run.script, run.releases = command, script, self.releases
         run.files(raw)
         return run.loaded

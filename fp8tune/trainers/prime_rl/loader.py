@@ -22,10 +22,8 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
 from fp8tune.trainers.checks import Checks, Refusal
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.prime_rl import shared
 from fp8tune.trainers.prime_rl.derived import DERIVED, fill
 from fp8tune.trainers.schema import Key, Schema
@@ -53,7 +51,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema, DERIVED)
         self.tables = {n for n, k in schema.dotted_keys() if k.base in schema.classes}
 
@@ -95,7 +92,7 @@ class _Run(Loading):
     """One file on its way through the config classes."""
 
     def __init__(self, loader: Loader) -> None:
-        super().__init__(loader.schema, loader.hints)
+        super().__init__(loader.schema)
         self.checks = loader.checks
         self.tree = Table()
         self.refusals = 0
