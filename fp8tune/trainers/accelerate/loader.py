@@ -8,14 +8,13 @@ arguments that nothing reads.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from fp8tune.formats.document import HOLE, Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.accelerate.arguments import Reader, reader
 from fp8tune.trainers.accelerate.launch import (
     Launch,
@@ -348,5 +347,4 @@ def _is_number(text: str) -> bool:
 @cache
 def trl_keys() -> frozenset[str]:
     """Keys that only the arguments of TRL have."""
-    with open(os.path.join(os.path.dirname(__file__), "trl.toml"), "rb") as file:
-        return frozenset(tomllib.load(file)["keys"])
+    return frozenset(read_toml("accelerate", "trl.toml")["keys"])

@@ -12,8 +12,6 @@ pydantic 2.13. ``python -m tools.verdicts prime_rl`` compares this with prime-rl
 from __future__ import annotations
 
 import copy
-import os
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -21,6 +19,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.checks import Checks, Refusal
 from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of
@@ -78,8 +77,7 @@ def of_earlier_release(title: str, key: str) -> str:
 
 @cache
 def _earlier() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "earlier.toml"), "rb") as file:
-        return tomllib.load(file)
+    return read_toml("prime_rl", "earlier.toml")
 
 
 class Table(dict[str, Any]):
