@@ -93,27 +93,26 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     best = start(cells, precision)
     unknown = said.pays == "unknown" and not said.does_not_fit and not said.impossible
     possible = gain_range(job) if unknown else None
+    words = gain_words(possible) if possible else ()
     return Estimate(
-        variants.target,
-        precision,
-        said._replace(missing=_asked(job, said.missing)),
-        sizes,
-        by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
-        gemms(job) if runs and not variants.fp8_off else [],
-        cells,
-        in_reach(cells, job),
-        best,
-        preferred(cells, best.precision, best.prediction.pays) if best else None,
-        "" if best else as_typed(_instead(job, said), job),
-        _savings(variants, said, best),
-        as_typed(_fuller(job), job),
-        variants.fp8_off,
-        _words(variants, [said, *(cell.prediction for cell in cells)]),
-        variants.loaded.extra,
-        possible,
-        tuple(
-            as_typed(text, job) for text in (gain_words(possible) if possible else ())
-        ),
+        target=variants.target,
+        precision=precision,
+        said=said._replace(missing=_asked(job, said.missing)),
+        world_sizes=sizes,
+        gpus=by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
+        gemms=gemms(job) if runs and not variants.fp8_off else [],
+        cells=cells,
+        in_reach=in_reach(cells, job),
+        start=best,
+        preferred=best and preferred(cells, best.precision, best.prediction.pays),
+        instead="" if best else as_typed(_instead(job, said), job),
+        savings=_savings(variants, said, best),
+        fuller=as_typed(_fuller(job), job),
+        fp8_off=variants.fp8_off,
+        words=_words(variants, [said, *(cell.prediction for cell in cells)]),
+        extra=variants.loaded.extra,
+        gain_range=possible,
+        gain_words=tuple(as_typed(text, job) for text in words),
     )
 
 

@@ -30,7 +30,6 @@ GAPS = {
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
     "shards.product": "parallel degrees whose product is not the number of GPUs",
-    "shards.deployment": "a number of GPUs other than that of `[deployment]`",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",
@@ -68,12 +67,8 @@ GAPS = {
     "speed.te_recipe": "the speed of Transformer Engine with this recipe: it covers "
     "delayed, current and block scaling",
     "memory.version": "releases of this trainer whose memory was not measured",
-    "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
-    "its benchmark",
     "memory.strategy": "strategies other than fsdp2",
     "memory.degrees": "tensor, pipeline and context parallelism of this trainer",
-    "memory.policy": "an mp_policy, autocast or `defer_fsdp_grad_sync: false`, which "
-    "change what is gathered and reduced",
     "memory.te": "FP8 by Transformer Engine in this trainer",
     "activation_bytes.selective": "activations under this trainer's selective AC",
     "activation_bytes.liger": "activations of Liger's kernels, which are used where "
@@ -141,31 +136,15 @@ NEEDED = {
     "more of its settings: write them out",
     "model.elsewhere": "the sizes of the model stand in another file or in Python: "
     "name a model of the hub, or a folder with its `config.json`",
-    "model.recipe": "only the recipe, which is Python, has the sizes of the model: "
-    "write them out (`model.num_layers`, `model.hidden_size` and the others)",
     "model.unnamed": "no file names the model: add --with FILE with "
     "`model_name_or_path` to the training arguments",
-    "model.beside": "this is another trainer's config beside a launch file: run "
-    "`fp8tune estimate` on that config alone",
-    "model.hub": "only the run knows the model: write its name or folder as "
-    "`model.pretrained_model_name_or_path`",
     "model.sizes": "the sizes of this model are not known: name a local folder that "
     "has its `config.json`, or a known model of the same sizes",
-    "optimizer.unnamed": "the file names no optimizer: add `optimizer` with "
-    "`_target_: torch.optim.AdamW`",
     "compile": "only the run knows whether the model is compiled",
     "vocab_size": "the size of the vocabulary depends on the tokenizer",
     "transformers": "FP8 depends on the release of transformers: pin it in a "
     "requirements or lock file beside the config, or read that of the run's Python: "
     "--installed, in a search --python PATH",
-    "weights.dtype": "only the script says the dtype of the weights: set `dtype` "
-    "(float32 or bfloat16) in the training arguments",
-    "weights.checkpoint": "only the checkpoint says the dtype of the weights: set "
-    "`model.torch_dtype` (float32 or bfloat16)",
-    "ac.unsaid": "`gradient_checkpointing` is not set, and its default is false in "
-    "transformers and true in TRL: set it in the training arguments",
-    "memory.launch": "the launcher decides what several GPUs share: set `fsdp` in the "
-    "file, or add --world-size 1",
     "fp8_backend": "the file names no FP8 backend: name one, or read the packages of "
     "the run's Python: --installed, in a search --python PATH",
     "grad_accum.rest": "the batch of a step is no multiple of the micro-batches of all "
@@ -256,15 +235,16 @@ TOO_MUCH = "memory.fit"
 """What the speed of a run that does not fit is missing."""
 
 
-def is_gap(job: Job, name: str, what: str) -> bool:
+def is_gap(job: Job, name: str, what: str, advice: Mapping[str, str]) -> bool:
     """Whether an unknown fact keeps ``memory`` or ``speed`` from being checked.
 
-    Memory is still checked if its lower bound is too much for the GPU.
+    Memory is still checked if its lower bound is too much for the GPU. The ``advice``
+    of a trainer has the words of gaps that only it has, ``FACT.CAUSE``.
     """
     if what == "memory":
         with suppress(Unknown):
             return not job["memory.fit"]
-    return bool(_gap(name))
+    return bool(_gap(name)) or ("." in name and name in advice)
 
 
 _OUTSIDE = r"(\$\{?(\w+)\}?) is (?:argument|not set)"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from fp8tune.formats.edits import CannotEdit
-
-if TYPE_CHECKING:
-    from fp8tune.formats.document import Path
 
 
 def copied(value: Any) -> Any:
@@ -17,21 +15,21 @@ def copied(value: Any) -> Any:
     return [*map(copied, value)] if isinstance(value, (list, tuple)) else value
 
 
-def value_at(values: Any, path: Path) -> Any:
+def value_at(values: Any, path: Sequence[str | int]) -> Any:
     """Return what stands at a path that is there."""
     for part in path:
         values = values[part]
     return values
 
 
-def find(values: Any, path: Path) -> Any:
+def find(values: Any, path: Sequence[str | int]) -> Any:
     """Return what stands at a path of tables, ``None`` if nothing does."""
     for part in path:
         values = values.get(part) if isinstance(values, dict) else None
     return values
 
 
-def put(values: Any, path: Path, value: Any) -> None:
+def put(values: Any, path: Sequence[str | int], value: Any) -> None:
     """Set a value, and create the tables above it; raises ``CannotEdit``."""
     for part in path[:-1]:
         if isinstance(values, dict) and values.get(part) is None:

@@ -412,10 +412,9 @@ class _Case:
         elif rule.category in ESTIMATED:
             from fp8tune.facts.gaps import is_gap, reason
 
-            what = ESTIMATED[rule.category]
-            if is_gap(self.job, name, what):
+            what, advice = ESTIMATED[rule.category], self.known.about.advice
+            if is_gap(self.job, name, what, advice):
                 self.unjudged[rule.name] = name
-                advice = self.known.about.advice
                 why = self._worded(reason(name, self.job.target.gpu, advice))
                 self.gaps[rule.name] = what, why
 

@@ -68,16 +68,16 @@ class Rules:
         severity = self.severity.get(rule.name, rule.severity)
         url = rule.references[0] if rule.references else ""
         return Diagnostic(
-            path,
-            rule.name,
-            rule.code,
-            rule.category,
-            severity,
-            message,
-            help_line,
-            url,
-            labels,
-            "" if rule.builtin else url,
+            path=path,
+            rule=rule.name,
+            code=rule.code,
+            category=rule.category,
+            severity=severity,
+            message=message,
+            help=help_line,
+            url=url,
+            labels=labels,
+            page="" if rule.builtin else url,
         )
 
 

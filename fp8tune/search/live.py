@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fp8tune.search.answer.answer import Estimate, failure_code
 from fp8tune.search.answer.decide import answer_so_far
-from fp8tune.search.answer.wording import FAILURES, gib, percent
+from fp8tune.search.answer.wording import FAILURES, gib, percent, trial_result
 from fp8tune.search.budget import show_duration
 from fp8tune.search.history import History
 from fp8tune.search.labels import short_label
@@ -26,7 +26,6 @@ from fp8tune.search.plan import Plan
 from fp8tune.search.saved_study import COMPARES_LOSSES
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
-from fp8tune.search.write.output import trial_result
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial

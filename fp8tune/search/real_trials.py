@@ -1,7 +1,6 @@
 """Prepare real trials of a config on this machine: what they need, and their runner.
 
-Each process of a search that runs trials uses this. Only this module and the
-session import the runners.
+Each process of a search that runs trials uses this.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from fp8tune.lint.run import cores
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
-from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.config import UserConfig, user_config
 from fp8tune.runners.trainer.launch import (

@@ -245,15 +245,10 @@ def trainers() -> dict[str, About]:
 
 def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
     """What the ``trainer.toml`` of each folder says, with its name and versions."""
-    import tomllib
-
     names = {name for folder in package.__path__ for name in os.listdir(folder)}
     for name in sorted(names):
-        path = path_of(name, "trainer.toml")
-        if os.path.isfile(path):
-            with open(path, "rb") as file:
-                data = tomllib.load(file)
-            yield name, data
+        if os.path.isfile(path_of(name, "trainer.toml")):
+            yield name, read_toml(name, "trainer.toml")
 
 
 def launchers() -> dict[str, str]:
@@ -274,6 +269,14 @@ def path_of(*names: str) -> str:
     """The path of a trainer's file, or where it would be."""
     paths = [os.path.join(folder, *names) for folder in package.__path__]
     return next(filter(os.path.exists, paths), paths[0])
+
+
+def read_toml(*names: str) -> dict[str, Any]:
+    """Read a trainer's TOML file."""
+    import tomllib
+
+    with open(path_of(*names), "rb") as file:
+        return tomllib.load(file)
 
 
 def order(version: str) -> list[tuple[int, str]]:

@@ -5,7 +5,8 @@ own loader refuses or takes for something else.
 """
 
 # no future annotations: as strings, they double the import time of a NamedTuple
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.formats.document import Path, Span
@@ -13,6 +14,11 @@ from fp8tune.trainers.about import trainers
 
 if TYPE_CHECKING:
     from fp8tune.formats.edits import Edit
+    from fp8tune.trainers.hints import Hints
+    from fp8tune.trainers.schema import Key, Schema
+
+MAX_FAULTS, HINTS = 1000, 20
+"""Most faults that are kept, and faults after which unknown keys get no hint."""
 
 TITLED = "wrong-gpus-in-comment"
 """The kind of a title that names another number of GPUs than the file has."""
@@ -142,6 +148,61 @@ class Loaded(NamedTuple):
         above = (path[:end] for end in range(len(path), 0, -1))
         found = (self.arguments.get(each) for each in above)
         return next((argument for argument in found if argument), None)
+
+
+class Loading:
+    """What a config holds so far, and what its loader refuses or ignores."""
+
+    def __init__(self, schema: "Schema") -> None:
+        self.schema = schema
+        self.values: dict[str, Any] = {}
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+
+    @cached_property
+    def hints(self) -> "Hints":
+        """What was probably meant by keys and values that are refused."""
+        from fp8tune.trainers.hints import Hints  # a right config needs none
+
+        return Hints(self.schema)
+
+    def fault(self, kind: str, path: Path, **facts: Any) -> None:
+        """Note a fault; of more than a thousand the rest is dropped."""
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
+
+    @property
+    def loaded(self) -> Loaded:
+        """The config as the trainer holds it."""
+        return Loaded(self.values, self.written, self.faults)
+
+    def meant(self, path: Path, keys: Collection[str] = ()) -> dict[str, Any]:
+        """Return the facts of an unknown key that say which one was meant."""
+        from fp8tune.trainers.hints import key_meant
+
+        hint = self.hints.for_key(path, keys) if len(self.faults) < HINTS else ""
+        return {"hint": hint, **key_meant(hint, path, keys)}
+
+    def not_allowed(
+        self,
+        path: Path,
+        value: Any,
+        allowed: Iterable[Any],
+        hint: str,
+        kind: str = "value-not-allowed",
+    ) -> None:
+        """Note a value that is none of those allowed, with the one that was meant."""
+        from fp8tune.trainers.hints import value_meant
+
+        facts = {"allowed": allowed, "hint": hint, **value_meant(hint, value)}
+        self.fault(kind, path, value=value, **facts)
+
+    def not_allowed_by(
+        self, spec: "Key", path: Path, value: Any, kind: str = "value-not-allowed"
+    ) -> None:
+        """Note a value that is none of those that its key allows."""
+        hint = self.hints.for_value(spec, value)
+        self.not_allowed(path, value, spec.allowed, hint, kind)
 
 
 def dotted(path: Path) -> str:

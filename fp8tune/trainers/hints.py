@@ -10,7 +10,6 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.job import Words
 from fp8tune.suggest import closest
-from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key, Schema
 
 JINJA = "this looks like a Jinja template: render it first, and lint the result"
@@ -159,7 +158,7 @@ class Hints:
             for section in self.schema.sections
             if name in self._section_keys(section)
         ]
-        return " or ".join(f"`{dotted((home, name))}`" for home in homes[:2])
+        return " or ".join(f"`{home}.{name}`" for home in homes[:2])
 
     def _elsewhere(self, name: str, section: str) -> str:
         by_name = {

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from fp8tune.job import Unknown, known
-from fp8tune.trainers.about import path_of
+from fp8tune.trainers.about import read_toml
 
 MAX_BYTES = 1024 * 1024
 """Largest file that is read; configs of models have a few KB."""
@@ -59,10 +59,7 @@ def _read(folder: str) -> dict[str, Any]:
 @cache
 def _published() -> dict[str, dict[str, Any]]:
     """Return the known models of the hub by their names."""
-    import tomllib
-
-    with open(path_of("models.toml"), "rb") as file:
-        models = tomllib.load(file)["model"]
+    models = read_toml("models.toml")["model"]
     return {name: model for model in models for name in model["names"]}
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fp8tune.formats.document import HOLE, Path, Unreadable, Unresolved
 from fp8tune.trainers.faults import Argument, Loaded, dotted
+from fp8tune.trainers.schema import Schema
 
 MAX_LENGTH = 10_000
 """Longest argument that is read [characters]."""
@@ -73,6 +74,13 @@ def laid_over(
     }
     sure = [fault for fault in faults if fault.kind in SURE]
     return loaded._replace(values=kept, faults=sure)
+
+
+def is_free_text(schema: Schema, word: str) -> bool:
+    """Whether an override may hold anything, as a path does."""
+    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+    spec = dict(schema.dotted_keys()).get(name)
+    return spec is not None and spec.base == "str" and not spec.allowed
 
 
 def _overlap(one: str, other: str) -> bool:

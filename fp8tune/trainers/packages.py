@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.trainers.about import COMMAND, order, trainers
+from fp8tune.trainers.about import COMMAND, About, order, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Fault, Loaded
-    from fp8tune.trainers.trainer import Trainer
 
 LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")
 REQUIREMENTS = r"(?:requirements|constraints)[\w.-]*\.txt"
@@ -202,7 +201,7 @@ def _begins(release: str, known: str) -> bool:
     return order(known)[: len(parts)] == parts
 
 
-def add_releases(loaded: "Loaded", known: "Trainer", path: str) -> None:
+def add_releases(loaded: "Loaded", about: About, path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
@@ -212,11 +211,11 @@ def add_releases(loaded: "Loaded", known: "Trainer", path: str) -> None:
     of go, and are refusals where it is surely another.
     """
     found = releases(path)
-    for name in known.about.packages:
+    for name in about.packages:
         if (release := found.get(name)) and release.version:
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
-    loaded.values["environment_known"] = known.about.distribution in _environment
+    loaded.values["environment_known"] = about.distribution in _environment
     left = (each for each in loaded.faults if not _is_met(each, found))
     loaded.faults[:] = [_refused_by(each, found) for each in left]
 

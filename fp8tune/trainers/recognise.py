@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fp8tune.formats import ABOUT_SCRIPT, TITLES
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import About, path_of, trainers
+from fp8tune.trainers.about import About, read_toml, trainers
 from fp8tune.trainers.trainer import Trainer, trainer
 
 EXPLICIT, FOUND = 3, 2
@@ -55,10 +55,7 @@ def foreign() -> dict[str, set[str]]:
 
 def foreign_parsed() -> dict[str, list[str]]:
     """What ``foreign.toml`` says, and each trainer of its files for other programs."""
-    import tomllib
-
-    with open(path_of("foreign.toml"), "rb") as file:
-        found: dict[str, list[str]] = tomllib.load(file)
+    found: dict[str, list[str]] = read_toml("foreign.toml")
     for about in trainers().values():
         found |= about.others
     return found

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fp8tune.conditions import KNOWN
-from fp8tune.trainers.about import BOUNDS, is_of, module_of, path_of, release_of
+from fp8tune.trainers.about import BOUNDS, is_of, module_of, read_toml, release_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -186,13 +186,10 @@ class Schema(NamedTuple):
 
 def parsed(trainer: str) -> dict[str, Any]:
     """What the schema of a trainer says of one version: ``torchtitan==0.2.2``."""
-    import tomllib
-
     name, _, version = trainer.partition("==")
-    with open(path_of(name, "schema.toml"), "rb") as schema:
-        data = of_release(tomllib.load(schema), version)
-    with suppress(FileNotFoundError), open(path_of(name, "checks.toml"), "rb") as file:
-        checks = tomllib.load(file)
+    data = of_release(read_toml(name, "schema.toml"), version)
+    with suppress(FileNotFoundError):
+        checks = read_toml(name, "checks.toml")
         mine = [each for each in checks["check"] if is_of(each, version)]
         data["checks"] = checks | {"check": mine}
     return data

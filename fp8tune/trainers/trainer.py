@@ -228,7 +228,7 @@ class Trainer:
         if self.about.packages:
             from fp8tune.trainers.packages import add_releases
 
-            add_releases(loaded, self, path)
+            add_releases(loaded, self.about, path)
         job = self.job(loaded, target)
         if job.find("precision") not in (None, "fp8"):
             return job

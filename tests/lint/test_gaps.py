@@ -104,3 +104,21 @@ def test_what_does_not_fit_at_the_least_is_judged(summary, fired):
     assert "out-of-memory" in fired(text, gpu="h200", world_size=8)
     fits = RUN.format(sdpa="auto", **(values | {"batch": 1}))
     assert "out-of-memory" not in fired(fits, gpu="h200", world_size=8)
+
+
+RL = """
+seq_len = 4096
+model = { name = "Qwen/Qwen3-8B" }
+[trainer.model]
+[orchestrator]
+[deployment]
+num_train_gpus = 4
+num_infer_gpus = 4
+"""
+
+
+def test_a_gap_that_only_a_trainer_has_is_worded_by_it(fp8tune, project):
+    """``[advice]`` of its ``trainer.toml`` has the whole reason."""
+    project({"a.toml": RL})
+    reason = "no estimate covers a number of GPUs other than that of `[deployment]`"
+    assert f"not checked because {reason}\n" in fp8tune("lint", "a.toml", *H200).out

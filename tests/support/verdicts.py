@@ -267,7 +267,7 @@ def accelerate(case: Case) -> Iterator[Answer]:
         yield "FP8", theirs, "fails"
         return
     loaded = known.load(parse(text.encode(), "x.yaml").values)
-    add_releases(loaded, known, "x.yaml")
+    add_releases(loaded, known.about, "x.yaml")
     on = _fp8(known.job(loaded, Target()))
     yield "FP8", theirs, None if on is None else "on" if on else "off"
 

@@ -244,14 +244,14 @@ def _measured(history: History, chosen: Point | None) -> Measured:
         bf16 = _beside(shown_speeds.get(fp8.pair.fp8), fp8.bf16, fp8.gain, runs)
     fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
     return Measured(
-        estimate(mine, pairs or _count(history, chosen)),
-        estimate(theirs, pairs or _count(history, baseline)),
-        gain_of(history, chosen, baseline),
-        estimate(bf16, fp8_pairs),
-        fp8.gain and estimate(fp8.gain, fp8_pairs),
-        _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
-        fp8_pairs,
-        fp8.pair,
+        chosen=estimate(mine, pairs or _count(history, chosen)),
+        baseline=estimate(theirs, pairs or _count(history, baseline)),
+        gain=gain_of(history, chosen, baseline),
+        bf16_baseline=estimate(bf16, fp8_pairs),
+        fp8_gain=fp8.gain and estimate(fp8.gain, fp8_pairs),
+        fp8_verdict=_fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
+        fp8_pairs=fp8_pairs,
+        pair=fp8.pair,
     )
 
 

@@ -17,6 +17,7 @@ from fp8tune.search.answer.answer import (
     Answer,
     Estimate,
     Finding,
+    failure_code,
 )
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.labels import describe, setting
@@ -24,6 +25,7 @@ from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
 from fp8tune.trials.space import shown as value_shown
+from fp8tune.trials.trial import Trial
 from fp8tune.words import counted
 
 FAILURES = {
@@ -482,3 +484,21 @@ def closing(outcome: Answer, plan: Plan, outputs: Sequence[str]) -> Iterator[str
     yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
     for output in outputs:
         yield f"wrote {output}"
+
+
+def trial_result(trial: Trial) -> str:
+    """Return how a trial ended, in a few words."""
+    record = trial.record
+    if record.ok and record.loss_run:
+        loss = f"{record.losses[-1]:.4g}" if record.losses else "unknown"
+        return f"loss {loss}, {show_duration(record.cost_s)}"
+    if not record.ok:
+        why = f": {record.message}" if record.message else ""
+        return (
+            f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
+        )
+    peak = f", peak {gib(record.peak_gib)} GiB" if record.peak_gib else ""
+    why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
+    error = mark(record.extrapolation_error) if record.extrapolated else ""
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
+    return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.search.answer.answer import failure_code
-from fp8tune.search.answer.wording import FAILURES, gib, mark
+from fp8tune.search.answer.wording import trial_result
 from fp8tune.search.budget import show_duration
 from fp8tune.search.labels import describe
 from fp8tune.search.loop import Event
@@ -24,7 +23,6 @@ from fp8tune.search.say import note, say
 from fp8tune.search.stop import say_at_once
 from fp8tune.search.study import Study
 from fp8tune.trials.record import process_names
-from fp8tune.trials.trial import Trial
 
 
 class Watch(NamedTuple):
@@ -112,21 +110,3 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         more = ", does not count: watts unknown"
     by = f"trial {event.number} on {worker}: " if (worker := event.trial.worker) else ""
     return f"  {by}{trial_result(event.trial)}{more}"
-
-
-def trial_result(trial: Trial) -> str:
-    """Return how a trial ended, in a few words."""
-    record = trial.record
-    if record.ok and record.loss_run:
-        loss = f"{record.losses[-1]:.4g}" if record.losses else "unknown"
-        return f"loss {loss}, {show_duration(record.cost_s)}"
-    if not record.ok:
-        why = f": {record.message}" if record.message else ""
-        return (
-            f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
-        )
-    peak = f", peak {gib(record.peak_gib)} GiB" if record.peak_gib else ""
-    why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
-    error = mark(record.extrapolation_error) if record.extrapolated else ""
-    rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
-    return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"

@@ -12,15 +12,13 @@ Source: TRL 0.15 to 1.16, cli and scripts/utils.py; transformers, hf_argparser.p
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import order
+from fp8tune.trainers.about import order, read_toml
 from fp8tune.trainers.hints import same_word
 
 OF_PARSER = ("config", "env")
@@ -202,6 +200,4 @@ def _names(package: str, owners: Iterable[str], release: str) -> Iterator[str]:
 
 @cache
 def _data() -> dict[str, Any]:
-    path = os.path.join(os.path.dirname(__file__), "arguments.toml")
-    with open(path, "rb") as file:
-        return tomllib.load(file)
+    return read_toml("accelerate", "arguments.toml")

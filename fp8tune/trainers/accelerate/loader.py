@@ -8,14 +8,13 @@ arguments that nothing reads.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from fp8tune.formats.document import HOLE, Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.accelerate.arguments import Reader, reader
 from fp8tune.trainers.accelerate.launch import (
     Launch,
@@ -28,10 +27,9 @@ from fp8tune.trainers.accelerate.llamafactory import (
     is_llamafactory,
     trains,
 )
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant, value_meant
 from fp8tune.trainers.hugging_face import drop_share
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
 
 OTHER_FILES = ("training", "deepspeed")
@@ -85,7 +83,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.releases: Mapping[str, str] = {}
 
     def load(
@@ -100,7 +97,7 @@ class Loader:
         command is not known: what the file lacks may stand there. ``script`` is what
         reads the training arguments, a path or a command of ``trl``.
         """
-        run = _Run(self.schema, self.hints)
+        run = _Run(self.schema)
         run.command, run.script, run.releases = command, script, self.releases
         run.files(raw)
         return run.loaded
@@ -350,5 +347,4 @@ def _is_number(text: str) -> bool:
 @cache
 def trl_keys() -> frozenset[str]:
     """Keys that only the arguments of TRL have."""
-    with open(os.path.join(os.path.dirname(__file__), "trl.toml"), "rb") as file:
-        return frozenset(tomllib.load(file)["keys"])
+    return frozenset(read_toml("accelerate", "trl.toml")["keys"])

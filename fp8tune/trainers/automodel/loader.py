@@ -19,9 +19,8 @@ from fp8tune.formats.values import find
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, nearest
-from fp8tune.trainers.loading import Loading
+from fp8tune.trainers.faults import Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant, nearest
 from fp8tune.trainers.schema import Key, Schema
 
 STRICT = ("checkpoint", "distributed", "step_scheduler")
@@ -94,7 +93,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -118,7 +116,7 @@ class _Run(Loading):
     """One file on its way through the loader."""
 
     def __init__(self, loader: Loader) -> None:
-        super().__init__(loader.schema, loader.hints)
+        super().__init__(loader.schema)
         self.checks = loader.checks
         self.strict = False
         self.lost: set[str] = set()

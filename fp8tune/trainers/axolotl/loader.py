@@ -14,11 +14,10 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
-from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.faults import HINTS, Fault, Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant
 from fp8tune.trainers.hugging_face import drop_share
 from fp8tune.trainers.lax import CONVERTERS, NOTHING
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema
 
 OUTSIDE = (
@@ -42,7 +41,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema, {"sharegpt": _sharegpt})
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -73,7 +71,7 @@ class _Run(Loading):
     """One file on its way through the classes."""
 
     def __init__(self, loader: Loader, raw: dict[str, Any]) -> None:
-        super().__init__(loader.schema, loader.hints)
+        super().__init__(loader.schema)
         self.raw, self.checks = raw, loader.checks
         more = loader.plugin_keys(raw)
         self.open = more is None

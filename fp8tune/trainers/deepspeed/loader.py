@@ -18,10 +18,9 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.formats.values import find
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
 
 AUTO = "auto"
@@ -76,12 +75,11 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as DeepSpeed holds it, with what it refuses or ignores."""
-        run = _Run(self.schema, self.hints)
+        run = _Run(self.schema)
         run.file(raw, self.checks)
         return run.loaded
 

@@ -22,6 +22,13 @@ def whole_model() -> bool:
     return True
 
 
+def degrees_fit(
+    declared_gpus: int | None = None, world_size: int | None = None
+) -> bool:
+    """Whether the degrees may multiply to the number of GPUs."""
+    return None in (declared_gpus, world_size) or declared_gpus == world_size
+
+
 def gemms(
     job: Job,
     fp8_tokens: tuple[int, ...],

@@ -52,13 +52,6 @@ def declared_gpus(
     return dp_shard * dp_replicate * tp * pp * cp
 
 
-def degrees_fit(
-    declared_gpus: int | None = None, world_size: int | None = None
-) -> bool:
-    """Whether the degrees may multiply to the number of GPUs."""
-    return None in (declared_gpus, world_size) or declared_gpus == world_size
-
-
 def shards(dp_shard: int, cp: int, degrees_fit: bool) -> int:
     """Ranks that share one copy of the weights; unknown if the degrees do not fit."""
     if not degrees_fit:

@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.loading import Loading
+from fp8tune.trainers.faults import Loaded, Loading, dotted
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 LARGEST = 2**63
@@ -44,11 +42,10 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config with its defaults, and what is wrong with it."""
-        run = _Run(self.schema, self.hints)
+        run = _Run(self.schema)
         run.file(raw)
         return run.loaded
 

@@ -36,13 +36,6 @@ def ep() -> int:
     return 1
 
 
-def degrees_fit(
-    declared_gpus: int | None = None, world_size: int | None = None
-) -> bool:
-    """Whether the processes are as many as the GPUs."""
-    return None in (declared_gpus, world_size) or declared_gpus == world_size
-
-
 def ac_modes() -> tuple[str, ...]:
     """AC modes: whole blocks, or none."""
     return ("none", "full")

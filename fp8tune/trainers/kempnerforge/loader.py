@@ -12,26 +12,20 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.faults import Loaded, Loading, dotted
 from fp8tune.trainers.kempnerforge import coercion
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.kempnerforge.derived import DERIVED, unknown_modules
 from fp8tune.trainers.schema import Key, Schema
 
-if TYPE_CHECKING:
-    from fp8tune.trainers.hints import Hints
-
 ALWAYS_READ = ("model", "train", "eval", "distributed")
 """Sections whose attributes ``JobConfig.validate`` reads in every run."""
-
-MAX_FAULTS = 1000
 
 _FAULTY = object()
 _NUMBERS = ("int", "float")
@@ -54,7 +48,7 @@ class Loader:
         """Hold parsed TOML as the trainer would."""
         config = Config(self)
         config.sections(raw)
-        return Loaded(config.values, config.written, config.faults)
+        return config.loaded
 
     def usual(self, name: str) -> dict[str, coercion.Usual]:
         """The usual values of the keys of a class."""
@@ -104,27 +98,13 @@ def headerless(raw: dict[str, Any], schema: Schema) -> tuple[str, list[str]] | N
     return None
 
 
-class Config:
+class Config(Loading):
     """A config in the making: values, keys that are written, and faults."""
 
     def __init__(self, loader: Loader) -> None:
+        super().__init__(loader.schema)
         self.loader = loader
-        self.schema = loader.schema
         self.values = dict(loader.defaults)
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
-
-    @cached_property
-    def hints(self) -> Hints:
-        """What was probably meant by keys and values that are refused."""
-        from fp8tune.trainers.hints import Hints
-
-        return Hints(self.schema)
-
-    def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        """Note a fault; of more than a thousand the rest is dropped."""
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def sections(self, raw: dict[str, Any]) -> None:
         """Load a whole config."""
@@ -152,16 +132,7 @@ class Config:
         self._not_tables(raw)
         for path, module, aliases in unknown_modules(self.values, self.written):
             hint = self.hints.for_name(module, aliases)
-            self.not_allowed("unknown-freeze-module", path, module, aliases, hint)
-
-    def not_allowed(
-        self, kind: str, path: Path, value: Any, allowed: Iterable[Any], hint: str
-    ) -> None:
-        """Note a value that is none of those allowed, with the one that was meant."""
-        from fp8tune.trainers.hints import value_meant
-
-        facts = {"allowed": allowed, "hint": hint, **value_meant(hint, value)}
-        self.fault(kind, path, value=value, **facts)
+            self.not_allowed(path, module, aliases, hint, "unknown-freeze-module")
 
     def section(self, section: str, table: dict[str, Any]) -> None:
         """Load the table of one section."""
@@ -282,10 +253,7 @@ class Config:
         self, path: Path, table: str, keys: Mapping[str, Key], value: Any
     ) -> None:
         """Note a key that the trainer does not have, with the one that was meant."""
-        from fp8tune.trainers.hints import key_meant
-
-        hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
-        facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        facts = {"table": table, **self.meant(path, keys)}
         home, spec = facts.get("home"), keys.get(str(facts.get("meant")))
         if home and not self._moves(home, value):
             del facts["home"]
@@ -369,8 +337,7 @@ class Config:
             return True
         is_precision = dotted(path) == self.schema.job["precision"]
         kind = "unknown-precision" if is_precision else "value-not-allowed"
-        hint = self.hints.for_value(spec, value)
-        self.not_allowed(kind, path, value, spec.allowed, hint)
+        self.not_allowed_by(spec, path, value, kind)
         return False
 
     def check(self, spec: Key, values: dict[str, Any], here: Path, raw: Any) -> None:

@@ -11,13 +11,12 @@ tools.verdicts llamafactory`` compares this with the trainer.
 from __future__ import annotations
 
 import math
-import os
-import tomllib
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from fp8tune.job import Words
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints, key_meant, value_meant
@@ -146,6 +145,4 @@ def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
 
 @cache
 def _by_transformers() -> dict[str, dict[str, list[str]]]:
-    path = os.path.join(os.path.dirname(__file__), "keys_by_transformers.toml")
-    with open(path, "rb") as file:
-        return tomllib.load(file)
+    return read_toml("llamafactory", "keys_by_transformers.toml")

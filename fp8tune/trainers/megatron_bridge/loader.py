@@ -10,17 +10,15 @@ config.py; ``python -m tools.verdicts megatron_bridge`` compares this with them.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path, Unresolved
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import path_of
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.checks import Checks
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant
-from fp8tune.trainers.loading import Loading
+from fp8tune.trainers.faults import Loaded, Loading, dotted
+from fp8tune.trainers.hints import key_meant
 from fp8tune.trainers.schema import Schema
 
 RECIPE, WITH = "fp8_recipe", "_with_"
@@ -41,10 +39,8 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema)
-        with open(path_of("megatron_bridge", "recipes.toml"), "rb") as file:
-            self.recipes: dict[str, dict[str, Any]] = tomllib.load(file)
+        self.recipes = read_toml("megatron_bridge", "recipes.toml")
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return what the file sets, and what is refused or has no effect."""
@@ -57,7 +53,7 @@ class _Run(Loading):
     """One file on its way through the loader."""
 
     def __init__(self, loader: Loader) -> None:
-        super().__init__(loader.schema, loader.hints)
+        super().__init__(loader.schema)
         self.recipes, self.checks = loader.recipes, loader.checks
 
     def file(self, raw: dict[str, Any]) -> None:

@@ -10,14 +10,13 @@ Source: megatron/training/arguments.py and core/transformer/transformer_config.p
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import path_of, trainers
+from fp8tune.trainers.about import read_toml, trainers
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
@@ -148,8 +147,7 @@ def _unresolved(raw: dict[str, Any], keys: dict[str, Key]) -> list[str]:
 
 def _names() -> frozenset[str]:
     """Return the names of all flags, of every release that was read."""
-    with open(path_of("megatron_lm", "flags.toml"), "rb") as file:
-        return frozenset(tomllib.load(file)["names"])
+    return frozenset(read_toml("megatron_lm", "flags.toml")["names"])
 
 
 def _taken(spec: Key, value: Any, *, whole: bool) -> Any:

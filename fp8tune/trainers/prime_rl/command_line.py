@@ -18,6 +18,7 @@ from typing import Any
 from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.faults import Argument, Loaded
 from fp8tune.trainers.overlay import Override, laid_over
+from fp8tune.trainers.overlay import is_free_text as is_free_text
 from fp8tune.trainers.prime_rl.loader import Loader
 from fp8tune.trainers.schema import Key, Schema
 
@@ -75,10 +76,3 @@ def _value(spec: Key | None, rest: list[str], schema: Schema) -> Any:
             values.append(rest.pop(0))
         return values
     return True if following is None else rest.pop(0)
-
-
-def is_free_text(schema: Schema, word: str) -> bool:
-    """Whether an override may hold anything, as a path does."""
-    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
-    spec = dict(schema.dotted_keys()).get(name)
-    return spec is not None and spec.base == "str" and not spec.allowed

@@ -12,8 +12,6 @@ pydantic 2.13. ``python -m tools.verdicts prime_rl`` compares this with prime-rl
 from __future__ import annotations
 
 import copy
-import os
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -21,11 +19,10 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.checks import Checks, Refusal
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of
-from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.prime_rl import shared
 from fp8tune.trainers.prime_rl.derived import DERIVED, fill
 from fp8tune.trainers.schema import Key, Schema
@@ -53,7 +50,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.checks = Checks(schema, DERIVED)
         self.tables = {n for n, k in schema.dotted_keys() if k.base in schema.classes}
 
@@ -81,8 +77,7 @@ def of_earlier_release(title: str, key: str) -> str:
 
 @cache
 def _earlier() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "earlier.toml"), "rb") as file:
-        return tomllib.load(file)
+    return read_toml("prime_rl", "earlier.toml")
 
 
 class Table(dict[str, Any]):
@@ -95,7 +90,7 @@ class _Run(Loading):
     """One file on its way through the config classes."""
 
     def __init__(self, loader: Loader) -> None:
-        super().__init__(loader.schema, loader.hints)
+        super().__init__(loader.schema)
         self.checks = loader.checks
         self.tree = Table()
         self.refusals = 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from fp8tune.trainers.about import read_toml
 
 
 @cache
 def _table() -> dict[str, Any]:
-    path = Path(__file__).parent / "models.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return read_toml("prime_rl", "models.toml")
 
 
 def has_renderer(name: str) -> bool:

@@ -13,9 +13,10 @@ from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
-from fp8tune.trainers.hints import key_meant
+from fp8tune.trainers.hints import Hints, key_meant
 from fp8tune.trainers.overlay import Override, laid_over
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.overlay import is_free_text as is_free_text
+from fp8tune.trainers.schema import Key
 from fp8tune.trainers.torchtitan.loader import Loader
 
 
@@ -60,7 +61,7 @@ def _unknown(loader: Loader, path: Path, option: str, argument: Argument) -> Fau
     keys = loader.schema.classes.get(loader.schema.section_class(section), {})
     switched_off = str(path[-1]).startswith("no_")  # what is near means the opposite
     of_table = len(path) == 2 and not switched_off
-    hint = loader.hints.for_key(path, keys) if of_table else ""
+    hint = Hints(loader.schema).for_key(path, keys) if of_table else ""
     facts = {"name": option, "table": f"a {loader.schema.title} config", "hint": hint}
     facts |= {"key": dotted(path), **key_meant(hint, path, keys)}
     return Fault("unknown-key", path, facts, argument=argument)
@@ -106,10 +107,3 @@ def _converted(spec: Key, value: Any) -> Any:
         return value.split(",")
     kinds = {"int": int, "float": float}
     return kinds[spec.base](value) if spec.base in kinds else value
-
-
-def is_free_text(schema: Schema, word: str) -> bool:
-    """Whether an override may hold anything, as a path does."""
-    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
-    spec = dict(schema.dotted_keys()).get(name)
-    return spec is not None and spec.base == "str" and not spec.allowed

@@ -21,9 +21,8 @@ from fp8tune.formats.values import find
 from fp8tune.job import Prose, Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints, value_meant
-from fp8tune.trainers.loading import HINTS, Loading
+from fp8tune.trainers.faults import HINTS, Loaded, Loading, dotted
+from fp8tune.trainers.hints import value_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan import models, releases
 from fp8tune.trainers.torchtitan.releases import LENIENT
@@ -64,7 +63,6 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.hints = Hints(schema)
         self.defaults = {
             name: key.effective_default
             for name, key in schema.dotted_keys()
@@ -73,7 +71,7 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as the trainer holds it, with what it refuses or misreads."""
-        run = _Run(self.schema, self.hints)
+        run = _Run(self.schema)
         run.values = dict(self.defaults)
         run.file(raw)
         return run.loaded
@@ -82,8 +80,8 @@ class Loader:
 class _Run(Loading):
     """One file on its way through the loader."""
 
-    def __init__(self, schema: Schema, hints: Hints) -> None:
-        super().__init__(schema, hints)
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
         self.version = schema.version
         self.whole = f"a {schema.title} config"
         self.raw: dict[str, Any] = {}

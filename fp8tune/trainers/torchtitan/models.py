@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from fp8tune.trainers.about import is_of
+from fp8tune.trainers.about import is_of, read_toml
 
 DECODERS = ("llama3", "llama3_ft", "llama4", "qwen3", "deepseek_v3", "gpt_oss")
 """Models that are sharded by the same steps: what these check is known."""
@@ -15,8 +13,7 @@ DECODERS = ("llama3", "llama3_ft", "llama4", "qwen3", "deepseek_v3", "gpt_oss")
 
 @cache
 def _table() -> dict[str, Any]:
-    path = Path(__file__).parent / "models.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return read_toml("torchtitan", "models.toml")
 
 
 def names(version: str) -> dict[str, bool]:

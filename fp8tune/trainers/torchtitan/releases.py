@@ -1,7 +1,6 @@
 """Keys that one release of torchtitan has and another has not, or calls otherwise.
 
-Source: the config classes of 0.1.0, 0.2.0, 0.2.1 and 0.2.2; the schemas beside this
-file are generated from them.
+Source: the config classes of 0.1.0, 0.2.0, 0.2.1 and 0.2.2.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("rich")
 
+from fp8tune.search.answer.wording import trial_result
 from fp8tune.search.live import Board
-from fp8tune.search.write.output import trial_result
 from tests.search.losses.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
 from tests.search.tries import BEST, trials
