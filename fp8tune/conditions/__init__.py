@@ -25,12 +25,16 @@ KNOWN: dict[str, Tree] = {}
 
 
 class ExpressionError(Exception):
-    """The expression is not in the language; ``offset`` counts characters."""
+    """The expression is not in the language.
 
-    def __init__(self, reason: str, offset: int) -> None:
+    ``offset`` counts characters, ``unknown`` is a name in it that does not exist.
+    """
+
+    def __init__(self, reason: str, offset: int, unknown: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.offset = offset
+        self.unknown = unknown
 
 
 def parse(source: str) -> Tree:

@@ -87,8 +87,7 @@ def compile_expression(
 
     ``knows`` says which names exist. ``on_scope`` are functions of the scope and one
     name, such as ``defined(tp)`` and ``key(tp)``. ``keys`` maps names to those under
-    which the scope stores them. Raises ``ExpressionError``; for a name that does not
-    exist its ``reason`` starts with ``unknown name``.
+    which the scope stores them. Raises ``ExpressionError``.
     """
     return compile_tree(parse(source), source, knows, on_scope, keys)
 
@@ -134,7 +133,7 @@ class _Compiler:
     def _name(self, tree: Tree) -> Compiled:
         _, name, offset = tree
         if not self.knows(name):
-            raise ExpressionError(f"unknown name `{name}`", offset)
+            raise ExpressionError(f"unknown name `{name}`", offset, name)
         self.names[name] = None
         return operator.itemgetter(self.keys.get(name, name))
 

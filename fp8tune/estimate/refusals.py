@@ -30,15 +30,16 @@ class Refusal(NamedTuple):
 
     ``voids``: there is nothing to estimate, because the reason lies in settings that
     the figures depend on, or because the trainer does not start: not for a key that a
-    fork of it may have. ``line`` and ``column`` are where lint's finding points, 0 for
-    a variant of the file. ``argument`` is the command-line override that sets the
-    value, if one does.
+    fork of it may have. ``key`` is what the trainer's loader refuses. ``line`` and
+    ``column`` are where lint's finding points, 0 for a variant of the file.
+    ``argument`` is the command-line override that sets the value, if one does.
     """
 
     rule: str
     message: str
     help: str
     voids: bool
+    key: str = ""
     line: int = 0
     column: int = 0
     argument: str = ""
@@ -49,23 +50,31 @@ class Refusal(NamedTuple):
         fork = self.rule == "unknown-key" and not self.voids
         return LEFT_OUT if fork else "cannot run"
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {k: v for k, v in self._asdict().items() if k != "key"}
+
 
 def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
     """Add to the refusals of a config the positions of lint's findings."""
-    found = check_config(config, Rules([*_rules(), *_without_fp8()], {}))
-    places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
+    report = check_config(config, Rules([*_rules(), *_without_fp8()], {}))
+    labels = {
+        (each.rule, key): each.labels[0]
+        for each in reversed(report.diagnostics)
+        for key in ("", each.key)
+    }
     form, is_key = config.document.format, config.job.words.keys.__contains__
 
     def at(refusal: Refusal) -> Refusal:
         words = as_written(refusal.message, form, is_key)
         hint = as_written(refusal.help, form, is_key)
         written = refusal._replace(message=words, help=hint)
-        for rule, message, label in places:
-            if rule == refusal.rule and message.startswith(words):
-                line, column = label.region[:2]
-                argument = label.argument.text if label.argument else ""
-                return written._replace(line=line, column=column, argument=argument)
-        return written
+        label = labels.get((refusal.rule, refusal.key))
+        if label is None:
+            return written
+        line, column = label.region[:2]
+        argument = label.argument.text if label.argument else ""
+        return written._replace(line=line, column=column, argument=argument)
 
     return list(map(at, refused))
 
@@ -73,7 +82,7 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
 def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:
     """Return what the trainer's loader refuses."""
     return [
-        said
+        said._replace(key=str(fault.facts.get("key", "")))
         for fault in faults
         for rule in _rules()
         if rule.fault == fault.kind and rule.is_for(job.words.trainer)
@@ -118,8 +127,8 @@ def named(name: str) -> Rule | None:
 
 @cache
 def _rules() -> list[Rule]:
-    found = read_builtin()
-    return [r for r in found if r.category in FATAL and r.severity == "error"]
+    every = read_builtin()
+    return [r for r in every if r.category in FATAL and r.severity == "error"]
 
 
 @cache

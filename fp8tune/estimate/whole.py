@@ -319,7 +319,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
     return {
         "version": 1,
         "target": _target(found.target),
-        "refused": [refusal._asdict() for refusal in said.refused],
+        "refused": [refusal.as_json() for refusal in said.refused],
         "memory": memory_json(said),
         "speed": speed_json(said)
         | {"fp8_gain_range": found.gain_range and found.gain_range._asdict()},
@@ -341,7 +341,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
         "fuller": found.fuller or None,
-        "fp8_off": [reason._asdict() for reason in found.fp8_off],
+        "fp8_off": [reason.as_json() for reason in found.fp8_off],
         "extra_keys": list(found.extra),
     }
 

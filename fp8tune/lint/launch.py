@@ -390,8 +390,8 @@ class _Script:
         """Raise ``CannotLaunch`` for a word that is not known before the run."""
         if word.unknown is None:
             return
-        text, reason, _ = word.unknown
-        if reason.startswith("is argument"):
+        text, reason = word.unknown[:2]
+        if word.unknown.argument:
             script = f"fp8tune lint --script {self.path} -- ARGUMENTS"
             raise self.fail(line, f"{what} {reason}; add its arguments: {script}", "")
         raise self.fail(line, f"{what} is not known before the run: `{text}` {reason}")

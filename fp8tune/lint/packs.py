@@ -336,8 +336,8 @@ class _Reader:
 
     def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
         reason = error.reason
-        if reason.startswith("unknown name"):
-            reason += meant(reason.split("`")[1], rule.vocabulary())
+        if error.unknown:
+            reason += meant(error.unknown, rule.vocabulary())
         return self.fail(place, reason, inside=error.offset)
 
 

@@ -63,7 +63,8 @@ def _placeholder(
     try:
         return compile_one(source), spec
     except ExpressionError as error:
-        raise ExpressionError(error.reason, match.start(1) + error.offset) from None
+        error.offset += match.start(1)
+        raise
 
 
 def _formatted(value: Any, spec: str) -> str:

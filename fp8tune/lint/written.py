@@ -7,13 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fp8tune.config.settings import BadSettings, settings_for
-from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.engine import check
+from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
-from fp8tune.trainers.trainer import Trainer
 
 
 def rules_for(path: str) -> Rules:
@@ -27,39 +24,25 @@ def rules_for(path: str) -> Rules:
     return Rules(kept, {}, every)
 
 
-def new_findings(
-    path: str,
-    before: bytes,
-    after: bytes,
-    target: Target,
-    *,
-    only: str | Trainer = "",
-    overrides: tuple[str, ...] = (),
-) -> Iterator[Diagnostic]:
-    """Yield the findings of a changed config that the config before did not have.
-
-    ``path`` is where it will be written; ``only`` names or is the trainer.
-    """
-    rules = rules_for(path)
-    old, new = (
-        {(found.rule, _line(data, found)): found for found in reversed(diagnostics)}
-        for data in (before, after)
-        for diagnostics in [
-            check(path, data, rules, target, only=only, overrides=overrides).diagnostics
-        ]
-    )
+def new_findings(before: Report, after: Report) -> Iterator[Diagnostic]:
+    """Yield the findings of a changed job that the job before did not have."""
+    old, new = _by_line(before), _by_line(after)
     # a finding that was there before is not new, even on a changed line
-    moved = Counter(rule for rule, line in old if (rule, line) not in new)
-    for (rule, line), found in sorted(new.items(), key=lambda item: item[1].region):
-        if (rule, line) in old:
+    moved = Counter(key[0] for key in old if key not in new)
+    for key, finding in new.items():
+        if key in old:
             continue
-        if moved[rule]:
-            moved[rule] -= 1
+        if moved[finding.rule]:
+            moved[finding.rule] -= 1
         else:
-            yield found
+            yield finding
 
 
-def _line(data: bytes, found: Diagnostic) -> bytes:
-    """Return the text of the line that a finding points at."""
-    lines = data.split(b"\n")
-    return lines[found.region.line - 1] if found.region.line <= len(lines) else b""
+def _by_line(report: Report) -> dict[tuple[str, str, str], Diagnostic]:
+    """Return the first finding of each rule, file, and text of a line."""
+    findings: dict[tuple[str, str, str], Diagnostic] = {}
+    for each in (report, *report.beside):
+        for finding in each.diagnostics:
+            text = each.lines.get(finding.region.line, "")
+            findings.setdefault((finding.rule, finding.path, text), finding)
+    return findings

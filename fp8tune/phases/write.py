@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from fp8tune.formats.document import ConfigDocument, InvalidText, Path
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.job import Unknown
 from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
-from fp8tune.lint.written import new_findings
+from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.phases import CannotPlan
 from fp8tune.phases.plan import Plan
 from fp8tune.trainers.phase import Phase, Setting
@@ -139,14 +141,15 @@ def _linted(plan: Plan, phase: Phase, path: str, data: bytes) -> PhaseConfig:
 def _new(plan: Plan, path: str, data: bytes) -> Iterator[Diagnostic]:
     """Yield the findings that the config of a phase has and the input has not."""
     config = plan.config
-    return new_findings(
+    look = partial(
+        check,
         path,
-        config.data,
-        data,
-        config.target,
+        rules=rules_for(path),
+        target=config.target,
         only=config.trainer,
         overrides=config.overrides,
     )
+    return new_findings(look(data=config.data), look(data=data))
 
 
 def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:

@@ -39,13 +39,15 @@ MOST_POINTS = 20_000
 class Offer(NamedTuple):
     """A knob that a config's trainer has, and the values that could be tried.
 
-    ``why`` says why the search keeps the config's value, ``""`` if it varies the knob.
-    ``needs`` is a condition on the job, without which it has its first value.
+    ``why`` says why the search keeps the config's value, ``""`` if it varies the knob,
+    and ``freed_by`` which option would have it varied, if one would. ``needs`` is a
+    condition on the job, without which it has its first value.
     """
 
     knob: Knob
     why: str = ""
     needs: str = ""
+    freed_by: str = ""
 
     @property
     def traits(self) -> Traits:
@@ -75,12 +77,15 @@ def offers(
     offered = [
         _offer(config, job, role, allow, device, no_fp8, builtin) for role in roles
     ]
-    kept = [o for o in offered if o.why != OF_TRAINERS and device in o.traits.frozen_on]
-    free = {offer.traits.group or offer.knob.role for offer in kept}
+    free = {
+        offer.traits.group or offer.knob.role
+        for offer in offered
+        if offer.freed_by != "--runner" and device in offer.traits.frozen_on
+    }
     check_allowed(_names(config.trainer), allow, [*sorted(free), "warmup"])
     for offer in offered:
         role, key = offer.knob.role, offer.knob.key
-        if offer.why == OF_TRAINERS and (named := {role, key}.intersection(allow)):
+        if offer.freed_by == "--runner" and (named := {role, key}.intersection(allow)):
             raise CannotSearch(f"--allow {named.pop()}: {offer.why}")
     return offered
 
@@ -99,7 +104,7 @@ def _offer(
     ``no_fp8`` says why it may not be.
     """
     traits, freed = traits_of(role), is_freed(config.trainer, role, allow)
-    values, why = (), ""
+    values, why, freed_by = (), "", ""
     try:
         values = _values(config, job, role, no_fp8)
     except Unknown as missing:
@@ -122,11 +127,12 @@ def _offer(
     elif not why and (of_trainers or kept) and not _met(need, jobs, role, values):
         why = _lacks(role, needs)
     elif not why and of_trainers:
-        why = OF_TRAINERS
+        why, freed_by = OF_TRAINERS, "--runner"
     elif not why and kept:
+        freed_by = "--allow"
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
-    return Offer(knob, why, needs)
+    return Offer(knob, why, needs, freed_by)
 
 
 def _met(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config
 from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText
 from fp8tune.formats.edits import apply
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.engine import check_config as lint_config
 from fp8tune.lint.ignores import with_ignores
@@ -25,7 +24,7 @@ from fp8tune.search.plan import Plan, left_out
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import MEASURED, Choice
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import TRAITS, Space, shown
+from fp8tune.trials.space import TRAITS, Point, Space, shown
 from fp8tune.words import clean, counted
 
 FAILS = {
@@ -47,14 +46,20 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
 
+class Why(NamedTuple):
+    """Why values cannot be had: in words, and by which rule, if it is one's."""
+
+    text: str
+    rule: str = ""
+
+
 def check_config(config: Config, free: Container[str]) -> None:
     """Raise ``CannotSearch`` if the trainer cannot run it at any value of free keys."""
-    found = list(refusals(config, free))
-    if found:
-        others = f" and {len(found) - 1} more" * bool(found[1:])
+    if refused := list(refusals(config, free)):
+        others = f" and {len(refused) - 1} more" * bool(refused[1:])
         command = command_on(config, "lint", _given(config.job.target))
         hint = f"fix that{others} first, see: {command}"
-        raise CannotSearch(f"{found[0]}; {hint}")
+        raise CannotSearch(f"{refused[0]}; {hint}")
 
 
 def command_on(config: Config, name: str, options: str = "") -> str:
@@ -87,9 +92,9 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     trainer cannot read: no search can start from that. What runs otherwise than it says
     may be tuned.
     """
-    for found in _errors(config):
-        if found.category != "silent" and not _is_left(found, config, free):
-            yield f"{_placed(found, config)}; {_fails(found, config)}"
+    for error in _errors(config):
+        if error.category != "silent" and not _is_left(error, config, free):
+            yield f"{_placed(error, config)}; {_fails(error, config)}"
 
 
 def failing(plan: Plan) -> Iterator[str]:
@@ -98,24 +103,24 @@ def failing(plan: Plan) -> Iterator[str]:
     A line says at which values of a knob the error is gone.
     """
     config, free = plan.config, plan.free_keys
-    for found in _errors(config):
-        refused = found.category != "silent" and not _is_left(found, config, free)
-        if refused or any(note.endswith(f"[{found.rule}]") for note in plan.notes):
+    for error in _errors(config):
+        refused = error.category != "silent" and not _is_left(error, config, free)
+        if refused or error.rule in plan.told:
             continue
-        text = f"{_placed(found, config, _with_help(found))}; {_fails(found, config)}"
-        cures = ", ".join(_cures(plan, found.rule))
+        text = f"{_placed(error, config, error.help)}; {_fails(error, config)}"
+        cures = ", ".join(_cures(plan, error.rule))
         yield f"{text}, {f'but not with {cures}' if cures else NO_CURE}"
 
 
-def _is_left(found: Diagnostic, config: Config, free: Container[str]) -> bool:
+def _is_left(error: Diagnostic, config: Config, free: Container[str]) -> bool:
     """Return whether an error is left to the search, which may change its keys."""
-    is_free = any(label.key in free for label in found.labels)
-    return is_free and not _is_fault(found, rules_for(config.path))
+    is_free = any(label.key in free for label in error.labels)
+    return is_free and not _is_fault(error, rules_for(config.path))
 
 
-def _fails(found: Diagnostic, config: Config) -> str:
+def _fails(error: Diagnostic, config: Config) -> str:
     """Return what the trainer does with a config that has an error."""
-    how = UNSEEN.get(found.rule) or FAILS[found.category]
+    how = UNSEEN.get(error.rule) or FAILS[error.category]
     return f"{config.trainer.schema.title} {how}"
 
 
@@ -141,22 +146,21 @@ def misread(config: Config) -> Iterator[str]:
     A misspelt key explains why a value is not known.
     """
     rules = rules_for(config.path)
-    for found in _findings(config):
-        if found.fix is not None and _is_fault(found, rules):
-            yield _placed(found, config, _with_help(found))
+    for finding in _findings(config):
+        if finding.fix is not None and _is_fault(finding, rules):
+            yield _placed(finding, config, finding.help)
 
 
-def _placed(found: Diagnostic, config: Config, text: str = "") -> str:
+def _placed(finding: Diagnostic, config: Config, hint: str = "") -> str:
     """Return a finding with its place in one line."""
-    typed = config.written or found.region.line < 1
-    line = "" if typed else f":{found.region.line}"
-    return f"{found.path}{line}: {text or f'{found.message} [{found.rule}]'}"
+    typed = config.written or finding.region.line < 1
+    line = "" if typed else f":{finding.region.line}"
+    return f"{finding.path}{line}: {_said(finding, hint)}"
 
 
-def _with_help(found: Diagnostic) -> str:
-    """Return a finding with what to do in one line."""
-    hint = f": {found.help}" if found.help else ""
-    return f"{found.message}{hint} [{found.rule}]"
+def _said(finding: Diagnostic, hint: str = "") -> str:
+    """Return a finding, with what to do or without, in one line."""
+    return f"{finding.message}{f': {hint}' * bool(hint)} [{finding.rule}]"
 
 
 def runnable(
@@ -167,21 +171,23 @@ def runnable(
     Errors of the config itself do not count. Knobs that every trial has are checked one
     by one, because these are known to work together.
     """
-    odd = _why_refused(config)
+    refused = _why_refused(config)
     key_of = config.trainer.key_of
     usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
 
     @cache
-    def alone(key: str, value: Any) -> str:
-        return odd(_with_steps(config.job, key, value))
+    def alone(key: str, value: Any) -> Why | None:
+        return refused(_with_steps(config.job, key, value))
 
     def why(knobs: Mapping[str, Any]) -> str:
         pairs = tuple((k, v) for k, v in knobs.items() if config.job.can_set(k))
-        first = next(filter(None, (alone(k, v) for k, v in pairs if k in usual)), "")
-        return first or ("" if usual.issuperset(dict(pairs)) else odd(pairs))
+        first = next(filter(None, (alone(k, v) for k, v in pairs if k in usual)), None)
+        if first is None and not usual.issuperset(dict(pairs)):
+            first = refused(pairs)
+        return first.text if first else ""
 
     wrong = [why(record.knobs) for record in records]
-    kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
+    kept = [record for record, text in zip(records, wrong, strict=True) if not text]
     return kept, left_out(wrong)
 
 
@@ -195,23 +201,24 @@ def _with_steps(job: Job, key: str, value: Any) -> tuple[tuple[str, Any], ...]:
 
 def _why_refused(
     config: Config, but: str = ""
-) -> Callable[[tuple[tuple[str, Any], ...]], str]:
+) -> Callable[[tuple[tuple[str, Any], ...]], Why | None]:
     """Return a function that says which error other values would bring.
 
     It takes keys with their values. Errors that the config itself has do not count,
     except that of the rule ``but``.
     """
-    own = {found.rule for found in _errors(config)} - {but}
+    old = {error.rule for error in _errors(config)} - {but}
 
     @cache
-    def why(pairs: tuple[tuple[str, Any], ...]) -> str:
+    def why(pairs: tuple[tuple[str, Any], ...]) -> Why | None:
         given = {key: value for key, value in pairs if value is not None}
         try:
             made = [Choice(*each) for each in config.job.keys_for(given).items()]
-            found = _errors(write_job(config, made)[1])
+            errors = _errors(write_job(config, made)[1])
         except (CannotSearch, Unknown) as error:
-            return str(error)
-        return next((_with_help(f) for f in found if f.rule not in own), "")
+            return Why(str(error))
+        new = (Why(_said(e, e.help), e.rule) for e in errors if e.rule not in old)
+        return next(new, None)
 
     return why
 
@@ -231,34 +238,35 @@ def without_refused(plan: Plan) -> Plan:
     cells = {tuple(point[i] for i in asked) for point in every}
     if len(cells) > MOST_CHECKED:
         return plan
-    why, odd = _why_refused(plan.config), {}
-    reasons: dict[str, str] = {}
+    refused, odd = _why_refused(plan.config), dict[Point, Why]()
+    alone: dict[str, tuple[str, Why]] = {}
     for cell in sorted(cells):
         changed = dict(zip(asked, cell, strict=True))
-        point = tuple(changed.get(i, own) for i, own in enumerate(baseline))
+        point = tuple(changed.get(i, start) for i, start in enumerate(baseline))
         values = space.values(point).items()
         keys = {space.knobs[i].key for i in asked if point[i] != baseline[i]}
-        if text := why(tuple((key, v) for key, v in values if key in keys)):
-            odd[cell] = text
+        if why := refused(tuple((key, v) for key, v in values if key in keys)):
+            odd[cell] = why
             if len(keys) == 1:
                 (key,) = keys
                 value = shown(space.params(point)[key])
-                reasons.setdefault(key, f"with {key} = {value}: {text}")
+                alone.setdefault(key, (f"with {key} = {value}: {why.text}", why))
     if not odd:
         return plan
     points = {p for p in every if tuple(p[i] for i in asked) not in odd}
     varied = {space.knobs[i].key for p in points for i in asked if p[i] != baseline[i]}
-    kept = {key: text for key, text in reasons.items() if key not in varied}
+    kept = {key: each for key, each in alone.items() if key not in varied}
+    told = {why for _, why in kept.values()}
     by_rule: dict[str, list[str]] = {}
-    for text in odd.values():
-        if not any(told.endswith(text) for told in kept.values()):
-            by_rule.setdefault(text.rpartition(" [")[2], []).append(text)
+    for why in odd.values():
+        if why not in told:
+            by_rule.setdefault(why.rule or why.text, []).append(why.text)
     notes = [
         f"left out: {counted(len(texts), 'combination')} of knobs: {texts[0]}"
         for texts in by_rule.values()
     ]
     offers = [
-        offer._replace(why=kept[knob.key], knob=knob._replace(frozen=True))
+        offer._replace(why=kept[knob.key][0], knob=knob._replace(frozen=True))
         if (knob := offer.knob).key in kept and not offer.why
         else offer
         for offer in plan.offers
@@ -272,21 +280,25 @@ def _errors(config: Config) -> Iterator[Diagnostic]:
     target = config.job.target
     if not target.world_size_origin:  # assumed for the trials only
         target = target._replace(world_size=0)
-    for found in _findings(config.on(target)):
-        fails = found.rule in UNSEEN or found.category in FAILS
-        if fails and found.severity == "error" and found.rule != PINNED:
-            yield found
+    for finding in _findings(config.on(target)):
+        fails = finding.rule in UNSEEN or finding.category in FAILS
+        if fails and finding.severity == "error" and finding.rule != PINNED:
+            yield finding
 
 
 def _findings(config: Config) -> Iterator[Diagnostic]:
     """Yield lint's findings in all files of a job."""
-    report = lint_config(config, rules_for(config.path))
+    report = _report(config)
     for each in (report, *report.beside):
         yield from each.diagnostics
 
 
-def _is_fault(found: Diagnostic, rules: Rules) -> bool:
-    return any(rule.fault for rule in rules.named((found.rule,)))
+def _report(config: Config) -> Report:
+    return lint_config(config, rules_for(config.path))
+
+
+def _is_fault(finding: Diagnostic, rules: Rules) -> bool:
+    return any(rule.fault for rule in rules.named((finding.rule,)))
 
 
 def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
@@ -295,8 +307,10 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
     ``path`` is where it will be written; findings that the project ignores are left
     out.
     """
-    for found in new_findings(path, before, after, target):
-        yield f"{path}:{found.region.line}: {found.message} [{found.rule}]"
+    rules = rules_for(path)
+    old, new = (check(path, data, rules, target) for data in (before, after))
+    for finding in new_findings(old, new):
+        yield f"{finding.path}:{finding.region.line}: {_said(finding)}"
 
 
 def check_tuned(before: Config, after: Config) -> None:
@@ -305,11 +319,10 @@ def check_tuned(before: Config, after: Config) -> None:
     Keys of records that the trainer is not known to have do not count: a fork may have
     them, and a note names them.
     """
-    old = {found.rule for found in _errors(before)} | {UNKNOWN_KEY}
-    for found in _errors(after):
-        if found.rule not in old:
-            fails = _fails(found, before)
-            raise CannotSearch(f"{fails}: {found.message} [{found.rule}]")
+    old = {error.rule for error in _errors(before)} | {UNKNOWN_KEY}
+    for error in _errors(after):
+        if error.rule not in old:
+            raise CannotSearch(f"{_fails(error, before)}: {_said(error)}")
 
 
 def aftermath_of_job(
@@ -319,12 +332,8 @@ def aftermath_of_job(
 
     ``name`` says where each file is written.
     """
-    old = Counter(found.rule for found in _findings(before))
-    for found in _findings(after):
-        old[found.rule] -= 1
-        if old[found.rule] < 0:
-            place = f"{name(found.path)}:{found.region.line}"
-            yield f"{place}: {found.message} [{found.rule}]"
+    for finding in new_findings(_report(before), _report(after)):
+        yield f"{name(finding.path)}:{finding.region.line}: {_said(finding)}"
 
 
 def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:
@@ -334,8 +343,8 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
     """
     if record is None or not _shows_memory(record):
         return data
-    found = check(path, data, rules_for(path), to).diagnostics
-    wrong = [finding for finding in found if finding.rule in PREDICTED]
+    report = check(path, data, rules_for(path), to)
+    wrong = [each for each in report.diagnostics if each.rule in PREDICTED]
     if not wrong:
         return data
     document = parse(data, path)
@@ -350,6 +359,6 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
 
 
 def _shows_memory(record: Record) -> bool:
-    known = 0 < record.peak_gib < record.capacity_gib
+    measured = 0 < record.peak_gib < record.capacity_gib
     guessed = record.rehearsal or bool(record.extrapolated)
-    return known and not guessed and not record.memory_shortage
+    return measured and not guessed and not record.memory_shortage

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
     the config, in a replay those that it keeps, and none where a study is read.
     ``kept`` are those that would be varied if they could be written, by role or key,
-    and why they cannot.
+    and why they cannot. ``told`` are the rules of notes that are findings of lint.
     """
 
     config: Config
@@ -56,6 +56,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
     offers: tuple[Offer, ...] = ()
     kept: Mapping[str, str] = {}
+    told: frozenset[str] = frozenset()
 
     @property
     def free_keys(self) -> set[str]:
@@ -263,8 +264,10 @@ def plan_for_trials(
     notes = [_why_not_varied(config, role) for role in roles if role not in varied]
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
-    notes += [f"{why.message} [{why.rule}]" for why in fp8_off(config.job)]
-    return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
+    off = fp8_off(config.job)
+    notes += [f"{why.message} [{why.rule}]" for why in off]
+    told = frozenset(why.rule for why in off)
+    return Plan(config, space, baseline, tuple(filter(None, notes)), offered, told=told)
 
 
 def without_idle(plan: Plan) -> Plan:

@@ -49,7 +49,9 @@ def without_unwritable(plan: Plan) -> Plan:
         knob.role or knob.key: why[knob.key] for knob in varied if knob.key in why
     }
     offers = [
-        offer._replace(knob=kept(offer.knob), why=why.get(offer.knob.key, offer.why))
+        offer._replace(knob=kept(offer.knob), why=why[offer.knob.key], freed_by="")
+        if offer.knob.key in why
+        else offer
         for offer in plan.offers
     ]
     return plan._replace(space=space, offers=tuple(offers), kept=reasons)

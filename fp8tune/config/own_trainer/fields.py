@@ -6,7 +6,6 @@ A field is a key, a constant, or an expression in the language of rules.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
@@ -145,14 +144,13 @@ class Fields:
         try:
             return compile_expression(source, self.knows, functions)
         except ExpressionError as error:
-            reason = error.reason
-            match = re.fullmatch("unknown name `(.*)`", reason)
-            if match and match[1] in FACTS:
-                reason = f"`{match[1]}` is a fact; keys and fields can be used here"
-            elif match:
-                known = (*self.keys, *self.file.values["job"])
-                text = f"; for the text write '\"{match[1]}\"'"
-                reason += meant(match[1], known) or text
+            reason, unknown = error.reason, error.unknown
+            if unknown in FACTS:
+                reason = f"`{unknown}` is a fact; keys and fields can be used here"
+            elif unknown:
+                names = (*self.keys, *self.file.values["job"])
+                text = f"; for the text write '\"{unknown}\"'"
+                reason += meant(unknown, names) or text
             raise self.file.fail(
                 f"`{name}`: {reason}", "job", name, part="value"
             ) from None

@@ -630,11 +630,9 @@ class Shell:
         if sign == "+":
             return hole(part.text, CONDITION)
         if value is None or (sign == "?" and empty):
-            number = part.name.isdigit()
-            what = f"argument {part.name} of the script"
-            return hole(
-                part.text, f"is {what}" if number else "is not set in the script"
-            )
+            number, why = part.name.isdigit(), "is not set in the script"
+            why = f"is argument {part.name} of the script" if number else why
+            return hole(part.text, why, argument=number)
         return value
 
     def _number(self, part: Part, depth: int) -> Word:

@@ -23,12 +23,14 @@ class Unknown(NamedTuple):
     """An unresolvable piece: its text, and why.
 
     ``flags`` are those that may be among the words it stands for, with whether an
-    unknown value follows; ``None`` if it may be any words.
+    unknown value follows; ``None`` if it may be any words. ``argument``: it is an
+    argument of the script, which was not given.
     """
 
     text: str
     reason: str
     flags: dict[str, bool] | None = None
+    argument: bool = False
 
 
 class Word(NamedTuple):
@@ -43,9 +45,15 @@ class Word(NamedTuple):
         return self.holes[0] if self.holes else None
 
 
-def hole(text: str, reason: str, flags: dict[str, bool] | None = None) -> Word:
+def hole(
+    text: str,
+    reason: str,
+    flags: dict[str, bool] | None = None,
+    *,
+    argument: bool = False,
+) -> Word:
     """Return the word of a piece that only a run determines."""
-    return Word(HOLE, (Unknown(text, reason, flags),))
+    return Word(HOLE, (Unknown(text, reason, flags, argument),))
 
 
 def join(words: Iterable[Word], between: str = "") -> Word:
