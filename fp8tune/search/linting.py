@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -173,7 +180,7 @@ def runnable(
     """
     refused = _why_refused(config)
     key_of = config.trainer.key_of
-    usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
+    usual = {key_of(name) for name, role in TRAITS.items() if role.checked_alone}
 
     @cache
     def alone(key: str, value: Any) -> Why | None:
@@ -223,39 +230,84 @@ def _why_refused(
     return why
 
 
+Moved = frozenset[tuple[int, int]]
+"""Knobs that are not at the config's value: their places and those of their values."""
+
+
 def without_refused(plan: Plan) -> Plan:
     """Return the plan without the settings that have an error.
 
-    Only knobs that not every search has are asked about, at the other knobs' values of
-    the config: these are known to work together.
+    Knobs that every search has are checked one by one, because these are known to work
+    together; the others and the precision in all their combinations.
     """
     space, baseline = plan.space, plan.baseline
-    asked = [i for i, knob in enumerate(space.knobs) if not knob.traits.always_accepted]
-    place = space.place("precision")
-    asked += [] if place is None else [place]
-    sizes = (range(len(knob.values)) for knob in space.knobs)
-    every = space.only or frozenset(itertools.product(*sizes))
-    cells = {tuple(point[i] for i in asked) for point in every}
+    every = space.only or frozenset(
+        itertools.product(*(range(len(knob.values)) for knob in space.knobs))
+    )
+    usual = {i for i, knob in enumerate(space.knobs) if knob.traits.checked_alone}
+    usual -= {space.place("precision")}
+    varied = {i for i in usual if not space.knobs[i].frozen}
+
+    def changed(point: Point) -> Moved:
+        pairs = zip(enumerate(point), baseline, strict=True)
+        return frozenset(pair for pair, start in pairs if pair[1] != start)
+
+    def together(moved: Moved) -> Moved:
+        return frozenset(pair for pair in moved if pair[0] not in usual)
+
+    def by_itself(moved: Moved) -> Iterator[Moved]:
+        return (frozenset({pair}) for pair in moved if pair[0] in varied)
+
+    cells = {together(changed(point)) for point in every}
     if len(cells) > MOST_CHECKED:
         return plan
-    refused, odd = _why_refused(plan.config), dict[Point, Why]()
-    alone: dict[str, tuple[str, Why]] = {}
-    for cell in sorted(cells):
-        changed = dict(zip(asked, cell, strict=True))
-        point = tuple(changed.get(i, start) for i, start in enumerate(baseline))
-        values = space.values(point).items()
-        keys = {space.knobs[i].key for i in asked if point[i] != baseline[i]}
-        if why := refused(tuple((key, v) for key, v in values if key in keys)):
-            odd[cell] = why
-            if len(keys) == 1:
-                (key,) = keys
-                value = shown(space.params(point)[key])
-                alone.setdefault(key, (f"with {key} = {value}: {why.text}", why))
+    cells.update(*(by_itself(changed(point)) for point in every))
+    odd = _refused(plan, sorted(cells, key=sorted))
     if not odd:
         return plan
-    points = {p for p in every if tuple(p[i] for i in asked) not in odd}
-    varied = {space.knobs[i].key for p in points for i in asked if p[i] != baseline[i]}
-    kept = {key: each for key, each in alone.items() if key not in varied}
+    points = {
+        point
+        for point in every
+        if together(moved := changed(point)) not in odd
+        and odd.keys().isdisjoint(by_itself(moved))
+    }
+    still = {i for point in points for i, _ in changed(point)}
+    return _left(plan, Space(space.knobs, points), odd, still)
+
+
+def _refused(plan: Plan, cells: Iterable[Moved]) -> dict[Moved, Why]:
+    """Return which changes of knobs bring an error, and which one."""
+    space, refused = plan.space, _why_refused(plan.config)
+    odd: dict[Moved, Why] = {}
+    for moved in cells:
+        places = dict(moved)
+        point = tuple(places.get(i, start) for i, start in enumerate(plan.baseline))
+        keys = {space.knobs[i].key for i in places}
+        pairs = tuple(pair for pair in space.values(point).items() if pair[0] in keys)
+        if any(space.knobs[i].traits.is_batch for i in places):
+            pairs = _with_steps(plan.config.job, *pairs[0])
+        if why := refused(pairs):
+            odd[moved] = why
+    return odd
+
+
+def _left(
+    plan: Plan, space: Space, odd: Mapping[Moved, Why], varied: Container[int]
+) -> Plan:
+    """Return the plan with the settings that are left, and what was left out and why.
+
+    A knob that no setting varies any more is kept.
+    """
+    kept: dict[str, tuple[str, Why]] = {}
+    for moved, why in odd.items():
+        if len(moved) == 1:
+            ((place, index),) = moved
+            knob = space.knobs[place]
+            if place not in varied:
+                value = shown(knob.values[index])
+                kept.setdefault(
+                    knob.key, (f"with {knob.key} = {value}: {why.text}", why)
+                )
     told = {why for _, why in kept.values()}
     by_rule: dict[str, list[str]] = {}
     for why in odd.values():
@@ -271,8 +323,7 @@ def without_refused(plan: Plan) -> Plan:
         else offer
         for offer in plan.offers
     ]
-    left = Space(space.knobs, points)
-    return plan._replace(space=left, offers=tuple(offers), notes=(*plan.notes, *notes))
+    return plan._replace(space=space, offers=tuple(offers), notes=(*plan.notes, *notes))
 
 
 def _errors(config: Config) -> Iterator[Diagnostic]:

@@ -25,8 +25,8 @@ class Traits(NamedTuple):
     A role that is not in ``TRAITS`` has the defaults, which assume nothing. ``label``
     names the knob in the report, else its key does. ``learns_alike``: its values do not
     change what a run learns, but for rounding, which ``rounds`` says.
-    ``always_accepted``: the trainer accepts its values in every combination, so that a
-    recorded one needs no lint. ``frozen_on``: the devices on which a search keeps the
+    ``checked_alone``: lint is asked about its values at the config's other values, not
+    about all its combinations. ``frozen_on``: the devices on which a search keeps the
     config's value, unless ``--allow`` frees it, by its role, its key or its ``group``.
     ``is_batch``: memory grows with it, and accumulation keeps the tokens of a step.
     ``of_fp8``: it means nothing where the linears run in bf16; there it has its first
@@ -38,7 +38,7 @@ class Traits(NamedTuple):
     label: str = ""
     learns_alike: bool = False
     rounds: bool = False
-    always_accepted: bool = False
+    checked_alone: bool = False
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
     group: str = ""
     is_batch: bool = False
@@ -75,7 +75,7 @@ TRAITS: Mapping[str, Traits] = {
     "micro_batch": Traits(
         "batch",
         learns_alike=True,
-        always_accepted=True,
+        checked_alone=True,
         frozen_on=(),
         is_batch=True,
         spec="micro_batch",
@@ -84,7 +84,7 @@ TRAITS: Mapping[str, Traits] = {
     "ac": Traits(
         "AC",
         learns_alike=True,
-        always_accepted=True,
+        checked_alone=True,
         frozen_on=(),
         spec="ac",
         changes="memory",
@@ -92,13 +92,13 @@ TRAITS: Mapping[str, Traits] = {
     "compile": Traits(
         learns_alike=True,
         rounds=True,
-        always_accepted=True,
+        checked_alone=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
         spec="compile",
         changes="rounding, and the time until the first step",
     ),
     "precision": Traits(
-        always_accepted=True,
+        checked_alone=True,
         group=FP8,
         spec="precision",
         changes="numerics of the linears",

@@ -168,6 +168,18 @@ def test_what_the_trainer_refuses_is_left_out_before_a_trial():
     assert with_fp8 == {1}
 
 
+def test_what_every_search_varies_is_checked_too():
+    tp = "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true\n"
+    config = titan(f"{TITAN}[parallelism]\n{tp}")
+    plan = without_refused(plan_for_trials(config, (), "cuda"))
+    compiled = {p["compile"] for p in map(plan.space.params, plan.space.only)}
+    (why,) = (o.why for o in plan.offers if o.knob.role == "compile")
+    assert (compiled, why.rpartition(" ")[2]) == (
+        {True},
+        "[async-tensor-parallel-without-compile]",
+    )
+
+
 ASYNC = '[checkpoint]\nasync_mode = "async"\n'
 """With it, FP8 loses the weights: the run itself goes on, so no trial would tell."""
 

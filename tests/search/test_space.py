@@ -93,4 +93,4 @@ def test_a_value_that_is_not_set_is_left_out():
 def test_nothing_is_taken_for_granted_of_a_knob_with_an_unknown_role():
     assert Knob("model.norm_eps", (1e-5,), "norm_eps").traits == Traits()
     assert Traits().frozen_on == ("cuda", "cpu")
-    assert not any((Traits().learns_alike, Traits().always_accepted))
+    assert not any((Traits().learns_alike, Traits().checked_alone))
