@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from fp8tune.config.reader import config_of
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
@@ -207,11 +208,11 @@ def test_no_saving_lacks_samples(fp8tune, project):
     assert changes == ["micro-batch 4 with 4 accumulated"]
 
 
-def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
+def test_changes_are_judged_as_if_they_stood_in_the_file():
     """What is left out of a variant's rules is what its changes have no part in."""
-    loaded = load(FP8.replace("128256", "50257"))
+    text = FP8.replace("128256", "50257").encode()
     for gpu, size in itertools.product(("h100-sxm", "a100-80gb"), (4, 16)):
-        variants = Variants(kempnerforge, loaded, Target(gpu, size))
+        variants = Variants(config_of("a.toml", text, Target(gpu, size)))
         for precision, batch, accum in itertools.product(
             ("bf16", "fp8", "fp16"), (1, 3), (1, 8)
         ):
