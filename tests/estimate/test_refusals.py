@@ -208,6 +208,22 @@ def test_no_saving_lacks_samples(fp8tune, project):
     assert changes == ["micro-batch 4 with 4 accumulated"]
 
 
+@each("precision", ["fp8", "bf16"])
+def test_pinned_versions_that_fail_refuse_fp8_alone(fp8tune, project, precision):
+    """Also as a variant of a config in bf16, in which lint has nothing to report."""
+    pins = "torch==2.9.1\ntorchao==0.18.0\n"
+    project({"a.toml": FP8.replace("fp8", precision), "requirements.txt": pins})
+    linted = fp8tune("lint", "a.toml", *JSON)
+    said = fp8tune("estimate", "a.toml", *H100, *JSON)
+    errors = ["versions-that-fail"] * (precision == "fp8")
+    assert [found["rule"] for found in linted.json["diagnostics"]] == errors
+    assert [refusal["rule"] for refusal in said.json["refused"]] == errors
+    assert linted.code == said.code == len(errors)
+    fits = {cell["precision"] for cell in said.json["grid"] if cell["fit"] == "fits"}
+    assert fits == {said.json["start"]["precision"]} == {"bf16"}
+    assert said.json["fp8_pays"] == "no"
+
+
 def test_changes_are_judged_as_if_they_stood_in_the_file():
     """What is left out of a variant's rules is what its changes have no part in."""
     text = FP8.replace("128256", "50257").encode()
