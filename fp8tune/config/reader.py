@@ -212,6 +212,20 @@ def config_of(
     )
 
 
+def config_at(
+    path: str, data: bytes, target: Target, *, explicit: bool = True, **how: Any
+) -> Config:
+    """Read the bytes of a config with the settings of its project.
+
+    These say what ``target``, from the command line, leaves open; and the trainer, of a
+    file that the user named. ``how`` and errors are as for ``config_of``, and
+    ``BadSettings``.
+    """
+    settings = settings_for(os.path.dirname(os.path.abspath(path)))
+    usual, target = settings.trainer * explicit, settings.complete(target)
+    return config_of(path, data, target, usual=usual, explicit=explicit, **how)
+
+
 def read_config(
     path: str,
     target: Target,
@@ -227,16 +241,8 @@ def read_config(
     """
     data = read(path)
     try:
-        settings = settings_for(os.path.dirname(os.path.abspath(path)))
-        config = config_of(
-            path,
-            data,
-            settings.complete(target),
-            only=whose,
-            usual=settings.trainer,
-            overrides=overrides,
-            beside=beside,
-        )
+        how: dict[str, Any] = {"overrides": overrides, "beside": beside}
+        config = config_at(path, data, target, only=whose, **how)
         _ = config.loaded  # refuses overrides that are not followed
     except InvalidText as error:
         line, column = error.position
