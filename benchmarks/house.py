@@ -87,7 +87,7 @@ def readers() -> list[Path]:
         path
         for path in _of_fp8tune("formats", "trainers")
         if ("fp8tune.formats", "parse") in imports(path)
-        and _called(path) & {"load", "job_at"}
+        and "load" in _called(path)
     ]
 
 
