@@ -40,7 +40,8 @@ def trial(tmp_path):
         known = trainer(add_trainer(str(folder / "ours.toml")))
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         data = (folder / "train.toml").read_bytes()
-        ours = UserConfig(config_of("train.toml", data, Target("", ranks), only=known))
+        target = Target("", ranks, "", "--world-size")
+        ours = UserConfig(config_of("train.toml", data, target, only=known))
         found = trainer_runner(launch, ours, device="cpu")
         scratch = tmp_path / "scratch"
         scratch.mkdir()
