@@ -178,6 +178,7 @@ ALLOWED = {
     ),
     "runners": (
         "runners",
+        "config",
         "trials",
         "trainers",
         "facts",
