@@ -86,8 +86,7 @@ def readers() -> list[Path]:
     return [
         path
         for path in _of_fp8tune("formats", "trainers")
-        if ("fp8tune.formats", "parse") in imports(path)
-        and _called(path) & {"load", "job_at"}
+        if ("fp8tune.formats", "parse") in imports(path) and "load" in _called(path)
     ]
 
 

@@ -179,6 +179,7 @@ ALLOWED = {
     ),
     "runners": (
         "runners",
+        "config",
         "trials",
         "trainers",
         "facts",

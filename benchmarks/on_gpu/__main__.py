@@ -182,8 +182,7 @@ def time_linears(options: Options) -> int:
 def _runner(options: Options, setup: Setup, config: Config) -> Builtin:
     """Return what runs trials of a config, with an eye on the GPU."""
     guard = Guard(current()) if options.device == "cuda" else None
-    job = config.job
-    return Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
+    return Builtin(config, setup, guard=guard)
 
 
 def trial(options: Options) -> int:

@@ -39,7 +39,7 @@ from benchmarks.paths import ROOT, python_path
 from benchmarks.rows import Rows, end_by_sigterm
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
-from fp8tune.formats import parse
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
@@ -305,10 +305,9 @@ def runner_of(case: Case, folder: Path) -> TrainerRunner:
     found = found if device else on_cpu(found)
     guard = Guard(current()) if case.device == "cuda" else None
     text = case.text.replace("{folder}", str(folder))
-    document = parse(text.encode(), "config.toml")
-    loaded = known.load(document.values)
-    ours = UserConfig(known, document, loaded, Target("", case.ranks))
-    missing = ours.job({}).find("data_missing") or ""
+    target = Target("", case.ranks)
+    config = config_of("config.toml", text.encode(), target, only=known)
+    missing, ours = config.job.find("data_missing") or "", UserConfig(config)
     made = trainer_runner(found, ours, device=case.device, data_missing=missing)
     return made.ready(FEW, str(folder), guard)
 
@@ -394,7 +393,7 @@ def trials(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
     os.chdir(case.place if case.trainer == "kempnerforge" else folder)
     (folder / "kept").mkdir(exist_ok=True)
     runner = runner_of(case, folder)
-    known = runner.config.trainer
+    known = runner.config.base.trainer
     names = {n: known.key_of(n) for n in ("micro_batch", "ac", "precision")}
     start = {names["micro_batch"]: 2, names["ac"]: "none"}
     fp8 = {**start, names["precision"]: "fp8"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchmarks.paths import RESULTS
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
@@ -39,9 +40,9 @@ filter_fqns = ["output", "layers.0.attention.wk"]
 
 
 def builtin(text, ranks=1, version="0.2.2"):
-    known = trainer(f"torchtitan=={version}")
+    name, target = f"torchtitan=={version}", Target("", ranks)
     setup = Setup("cpu", dp_shard=ranks, sampling=Sampling(2, 3, 1))
-    return Builtin(known, known.load(tomllib.loads(text)), Target("", ranks), setup)
+    return Builtin(config_of("a.toml", text.encode(), target, only=name), setup)
 
 
 def spec(text, ranks=1, version="0.2.2"):

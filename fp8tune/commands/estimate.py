@@ -214,8 +214,7 @@ def _one(
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
 
-    loaded = known.loaded
-    variants = Variants(known.trainer, loaded, known.job.target)
+    variants = Variants(known)
     try:
         new = _typed(variants, measured, calibration)
         if study:

@@ -72,8 +72,14 @@ class Config:
 
     @cached_property
     def loaded(self) -> Loaded:
-        """The config as its trainer would hold it, and what it refuses."""
+        """The config as its trainer would hold it, and what it refuses.
+
+        With the releases of packages that are pinned beside it.
+        """
+        from fp8tune.trainers.packages import with_releases
+
         loaded = self.trainer.load(self.document.values, self.overrides)
+        loaded = with_releases(loaded, self.trainer.about, self.path)
         if len(self.trainer.about.formats) > 1:
             loaded.values["config_format"] = self.document.format
         if self.host is not None:
@@ -84,7 +90,7 @@ class Config:
     def job(self) -> Job:
         """The job that the config describes."""
         target = self.gpus or self.directive.complete(self.target)
-        return self.trainer.job_at(self.path, self.loaded, target)
+        return self.trainer.job(self.loaded, target)
 
     @property
     def typed_path(self) -> str:
@@ -134,9 +140,8 @@ class Config:
     def _copy(self, *, without: tuple[str, ...], **changes: Any) -> Config:
         """Return a copy with other attributes, which computes some again."""
         config = Config.__new__(Config)
-        vars(config).update(vars(self) | changes)
-        for name in without:
-            vars(config).pop(name, None)
+        kept = {name: v for name, v in vars(self).items() if name not in without}
+        vars(config).update(kept | changes)
         return config
 
 
@@ -207,6 +212,20 @@ def config_of(
     )
 
 
+def config_at(
+    path: str, data: bytes, target: Target, *, explicit: bool = True, **how: Any
+) -> Config:
+    """Read the bytes of a config with the settings of its project.
+
+    These say what ``target``, from the command line, leaves open; and the trainer, of a
+    file that the user named. ``how`` and errors are as for ``config_of``, and
+    ``BadSettings``.
+    """
+    settings = settings_for(os.path.dirname(os.path.abspath(path)))
+    usual, target = settings.trainer * explicit, settings.complete(target)
+    return config_of(path, data, target, usual=usual, explicit=explicit, **how)
+
+
 def read_config(
     path: str,
     target: Target,
@@ -222,16 +241,8 @@ def read_config(
     """
     data = read(path)
     try:
-        settings = settings_for(os.path.dirname(os.path.abspath(path)))
-        config = config_of(
-            path,
-            data,
-            settings.complete(target),
-            only=whose,
-            usual=settings.trainer,
-            overrides=overrides,
-            beside=beside,
-        )
+        how: dict[str, Any] = {"overrides": overrides, "beside": beside}
+        config = config_at(path, data, target, only=whose, **how)
         _ = config.loaded  # refuses overrides that are not followed
     except InvalidText as error:
         line, column = error.position

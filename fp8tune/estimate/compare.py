@@ -47,8 +47,7 @@ def side(
 
     ``runs`` are measured runs that correct the prediction.
     """
-    loaded = config.loaded
-    variants = Variants(config.trainer, loaded, config.job.target, runs)
+    variants = Variants(config, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
         variants = assumed(variants, sizes, titled(config))

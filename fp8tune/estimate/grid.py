@@ -7,14 +7,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.memory.verdict import FITS
 from fp8tune.facts.runs import Run
-from fp8tune.job import Job, Target, Unknown
-from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer
+from fp8tune.job import Job, Unknown
 from fp8tune.trainers.unknown_keys import joined
 from fp8tune.words import shown
 
@@ -29,17 +28,10 @@ LEAST_GIB = 0.5
 class Variants:
     """Variants of a config with other values, and runs that correct their estimates."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        loaded: Loaded,
-        target: Target,
-        runs: Sequence[Run] = (),
-    ) -> None:
-        self.trainer = trainer
-        self.loaded = loaded
+    def __init__(self, config: Config, runs: Sequence[Run] = ()) -> None:
+        self.config, self.trainer, self.loaded = config, config.trainer, config.loaded
         self.runs = runs
-        self.job = trainer.job(loaded, target)
+        self.job = config.job
         self.target = self.job.target
 
     @cached_property
@@ -73,7 +65,7 @@ class Variants:
     def on(self, world_size: int, origin: str = "") -> Variants:
         """Return the same on ``world_size`` GPUs; ``origin`` says who set that."""
         target = self.target._replace(world_size=world_size, world_size_origin=origin)
-        return Variants(self.trainer, self.loaded, target, self.runs)
+        return Variants(self.config.on(target), self.runs)
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
         """Predict the job with other values.

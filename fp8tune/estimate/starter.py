@@ -8,6 +8,7 @@ import tomllib
 from functools import cache
 from typing import Any
 
+from fp8tune.config.reader import config_of
 from fp8tune.estimate.grid import Cell, Variants
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.whole import Estimate, estimate
@@ -84,8 +85,8 @@ def _estimate(
 ) -> Estimate:
     """Predict the model with one sequence at a time, and its variants."""
     first = Cell(1, rows, "full", "fp8", None)  # type: ignore[arg-type]
-    values = tomllib.loads(_text(trainer, fields, target, first))
-    return estimate(Variants(trainer, trainer.load(values), target))
+    text = _text(trainer, fields, target, first).encode()
+    return estimate(Variants(config_of("train.toml", text, target, only=trainer)))
 
 
 def _too_large(

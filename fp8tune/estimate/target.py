@@ -41,8 +41,7 @@ class Placed(NamedTuple):
 
 def on_its_gpus(known: Config) -> Placed:
     """Return the config on as many GPUs as an estimate of it uses."""
-    loaded = known.loaded
-    variants = Variants(known.trainer, loaded, known.job.target)
+    variants = Variants(known)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
         variants = assumed(variants, sizes, titled(known))
@@ -50,7 +49,7 @@ def on_its_gpus(known: Config) -> Placed:
     if target.world_size_origin == ASSUMED:
         variants = variants.on(target.world_size, "assumed: add --world-size 16")
     refused = [one.message for one in variants.refused if one.voids]
-    return Placed(known.on(variants.job.target), refused)
+    return Placed(variants.config, refused)
 
 
 def by_world_size(variants: Variants, precision: str = "") -> dict[int, Prediction]:

@@ -21,42 +21,42 @@ def torchao(precision: str, fp8_recipe: str, te_recipe: str = "") -> bool:
     return precision == "fp8" and not te_recipe and fp8_recipe in TORCHAO
 
 
-def nan(job: Job) -> str:
+def nan(job: Job, precision: str = "fp8") -> str:
     """The versions with which the loss may become NaN, and why; empty for none."""
-    return _said(_first(job, "nan"))
+    return _said(_first(job, "nan", precision))
 
 
-def nan_install(job: Job) -> str:
+def nan_install(job: Job, precision: str = "fp8") -> str:
     """What to install instead of these versions."""
-    return _install(_first(job, "nan"))
+    return _install(_first(job, "nan", precision))
 
 
-def crash(job: Job) -> str:
+def crash(job: Job, precision: str = "fp8") -> str:
     """The versions with which the run fails, and why; empty for none."""
-    return _said(_first(job, "crash"))
+    return _said(_first(job, "crash", precision))
 
 
-def crash_install(job: Job) -> str:
+def crash_install(job: Job, precision: str = "fp8") -> str:
     """What to install instead of these versions."""
-    return _install(_first(job, "crash"))
+    return _install(_first(job, "crash", precision))
 
 
-def silent(job: Job) -> str:
+def silent(job: Job, precision: str = "fp8") -> str:
     """The versions with which FP8 is not what was asked, and why; empty for none."""
-    return _said(_first(job, "silent"))
+    return _said(_first(job, "silent", precision))
 
 
-def silent_install(job: Job) -> str:
+def silent_install(job: Job, precision: str = "fp8") -> str:
     """What to install instead of these versions."""
-    return _install(_first(job, "silent"))
+    return _install(_first(job, "silent", precision))
 
 
-def _first(job: Job, consequence: str) -> Match | None:
+def _first(job: Job, consequence: str, precision: str) -> Match | None:
     """Return the first combination that the job's pinned or installed versions have.
 
     None where FP8 is off.
     """
-    if job.find("precision") not in (None, "fp8"):
+    if precision != "fp8":
         return None
     versions = {
         name.removesuffix("_version").replace("_", "-"): version

@@ -357,8 +357,8 @@ class _Case:
 
         job = self.alone
         if self.overrides or job is None:  # a title is about the file alone
-            loaded = self.known.load(self.document.values)
-            job = self.known.job(loaded, self.directive.complete(Target()))
+            target = self.directive.complete(Target())
+            job = self.config.having(overrides=(), gpus=target).job
         return contradiction(self.document, job, self.directive, self.config.target)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
@@ -494,9 +494,8 @@ class _Case:
             return None
         from fp8tune.lint.fix import find_fix
 
-        what = self.document, self.known, self.loaded, self.overrides
         try:
-            return find_fix(rule, scope, self.job, fault, *what)
+            return find_fix(rule, scope, self.config, fault)
         except Exception as error:
             self._breaks(rule, error)
             return None

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
+from fp8tune.config.reader import Config
 from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.formats.document import ConfigDocument, InvalidText, Path
 from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
@@ -11,7 +12,7 @@ from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.repair import Repair
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.trainer import DEGREES, Trainer
+from fp8tune.trainers.trainer import DEGREES
 
 ABOUT_SIZE = ("memory", "slow")
 """Categories whose fixes exist for memory and speed alone."""
@@ -46,14 +47,7 @@ class Overridden(Exception):
 
 
 def find_fix(
-    rule: Fixable,
-    scope: Any,
-    job: Job,
-    fault: Fault | None,
-    document: ConfigDocument,
-    known: Trainer,
-    loaded: Loaded,
-    overrides: tuple[str, ...] = (),
+    rule: Fixable, scope: Any, config: Config, fault: Fault | None = None
 ) -> Offer:
     """Return the first fix that applies to this finding, can be written, and fits.
 
@@ -62,9 +56,9 @@ def find_fix(
     the run faster for more of it. No fix changes a value that the command line
     overrides.
     """
-    kept = ""
+    kept, job, document = "", config.job, config.document
     for repair in rule.fixes:
-        maker = _Maker(job, fault, document, loaded)
+        maker = _Maker(job, fault, document, config.loaded)
         try:
             if repair.when is not None and not repair.when.evaluate(scope):
                 continue
@@ -78,7 +72,7 @@ def find_fix(
         if not edits:
             continue
         if repair.safety != "safe" and "gpu" in job:
-            after = _after(job, document, edits, known, overrides)
+            after = _after(config, edits)
             if _is_too_much(after) and (_fits(job) or not _helps(rule, job, after)):
                 words = "no fix is offered, because then the run needs"
                 needs = after.find("memory.needs") or "more memory than the GPU has"
@@ -89,20 +83,14 @@ def find_fix(
     return Offer(kept=kept)
 
 
-def _after(
-    job: Job,
-    document: ConfigDocument,
-    edits: list[Edit],
-    known: Trainer,
-    overrides: tuple[str, ...],
-) -> Job | None:
+def _after(config: Config, edits: list[Edit]) -> Job | None:
     """Return the job after some edits; ``None`` where it is not known."""
-    target = job.target
+    target, document = config.job.target, config.document
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
-        values = document.read(apply(document.text, edits)).values
-        return known.job(known.load(values, overrides), target)
+        document = document.read(apply(document.text, edits))
+        return config.having(document=document, gpus=target).job
     except (Unknown, InvalidText, CannotEdit):
         return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.config.directive import BadTarget, asked
 from fp8tune.config.discover import CannotRead, Found, discover, matches, read
-from fp8tune.config.reader import Config, config_of
+from fp8tune.config.reader import Config, config_at
 from fp8tune.config.settings import (
     BadSettings,
     Options,
@@ -308,7 +308,7 @@ class Runner:
             return self._passed(found, path)
         rules = self.rules(settings, path)
         target = settings.complete(self.target)
-        how = self._how(found, settings)
+        how = {**self._how(found), "usual": settings.trainer * found.explicit}
         baseline = "" if path == "-" else self.options.baseline or settings.baseline
         fail_on = self.options.fail_on or settings.fail_on or "error"
         others = self.others.get(path)
@@ -346,15 +346,12 @@ class Runner:
 
     def config(self, found: Found, data: bytes) -> Config:
         """Return a file with these bytes as it is checked; raises as ``config_of``."""
-        settings = settings_for(os.path.dirname(os.path.abspath(found.path)))
-        target = settings.complete(self.target)
-        return config_of(found.path, data, target, **self._how(found, settings))
+        return config_at(found.path, data, self.target, **self._how(found))
 
-    def _how(self, found: Found, settings: Settings) -> dict[str, Any]:
+    def _how(self, found: Found) -> dict[str, Any]:
         """Return how a file is read, as for ``config_of``."""
         return {
             "only": self.options.trainer or found.trainer,
-            "usual": settings.trainer * found.explicit,
             "explicit": found.explicit,
             "overrides": self.options.overrides,
             "beside": (*self.options.beside, *found.beside),

@@ -62,7 +62,7 @@ def of_memory(config: Config) -> str:
     """Return what the estimate says of the memory of the config, in Markdown."""
     if why := uncovered(config.trainer):
         return why
-    variants = Variants(config.trainer, config.loaded, config.job.target)
+    variants = Variants(config)
     try:
         variants.runs = read(CALIBRATION)
     except BadCalibration as error:

@@ -199,7 +199,7 @@ def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
     Raises ``CannotSearch``.
     """
     ours = config_of_trials(config, recipe)
-    ranks = ours.target.world_size or 1
+    ranks = config.job.target.world_size or 1
     names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
     values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
     added = [recipe.trial, recipe.speed]

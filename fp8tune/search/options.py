@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, discover, matches, read
-from fp8tune.config.reader import NotAConfig, config_of
+from fp8tune.config.reader import NotAConfig, config_at
 from fp8tune.config.settings import settings_for
 from fp8tune.formats import ENDINGS
 from fp8tune.formats.document import InvalidText, Unreadable
@@ -145,7 +145,7 @@ def _configs() -> Iterator[str]:
             continue
         try:
             data = read(path)
-            config_of(path, data, Target(), usual=settings.trainer, explicit=False)
+            config_at(path, data, Target(), explicit=False)
         except (CannotRead, InvalidText, NotAConfig, Unreadable):
             continue
         yield path

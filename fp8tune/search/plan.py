@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
-from fp8tune.config.reader import Config, NotAConfig, config_of
-from fp8tune.config.settings import settings_for
+from fp8tune.config.reader import Config, NotAConfig, config_at
 from fp8tune.estimate.refusals import fp8_off
 from fp8tune.estimate.whole import lacking, why_unknown
 from fp8tune.facts.gaps import GAPS, INSTALLED, MEANT
@@ -175,11 +174,8 @@ def _config_of(
     path: str, data: bytes, target: Target, name: str, beside: tuple[str, ...]
 ) -> Config:
     """Read a config, or the one that a launch script launches."""
-    settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    usual = settings.trainer
     try:
-        given = settings.complete(target)
-        return config_of(path, data, given, only=name, usual=usual, beside=beside)
+        return config_at(path, data, target, only=name, beside=beside)
     except NotAConfig:
         if format_of(path) != "bash":
             raise
@@ -187,12 +183,11 @@ def _config_of(
         launch = read_launch(path, (), os.environ)
         if launch.is_script:
             raise CannotSearch(f"{path}: it is no config of {name}")
-        config = config_of(
+        config = config_at(
             launch.config,
             read(launch.config),
-            settings.complete(target.completed(launch.target)),
+            target.completed(launch.target),
             only=name,
-            usual=usual,
             overrides=launch.overrides,
             beside=(*launch.beside, *beside),
         )

@@ -17,7 +17,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.config import UserConfig, user_config
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import (
     CannotLaunch,
     checked,
@@ -165,8 +165,7 @@ class RealTrials(NamedTuple):
             sampling=sampling,
             scratch=scratch,
         )
-        target = config.job.target
-        return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
+        return Builtin(config, setup, guard=guard)
 
 
 def real_trials(
@@ -331,11 +330,11 @@ def config_of_trials(config: Config, recipe: Recipe) -> UserConfig:
 
     Raises ``CannotSearch`` and ``Unreadable``.
     """
-    overrides, program = started(config)
     if not recipe.launches:
-        config, overrides = without_script(config), ()
-    trainer, target = config.trainer, config.job.target
-    return user_config(trainer, config.document, target, recipe, overrides, program)
+        return UserConfig(without_script(config))
+    overrides, program = started(config)
+    program = config.trainer.program.program_of(program, config.parts)
+    return UserConfig(config.having(overrides=overrides), program)
 
 
 def _trainer_runner(

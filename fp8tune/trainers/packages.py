@@ -1,10 +1,10 @@
 """Versions of packages: those that files beside a config pin, or that are installed.
 
 Trainers whose runs depend on another package ask (``packages`` in trainer.toml), those
-that say which ``package`` they are themselves, and every run in FP8, for the packages
-of ``facts/versions.toml``. The folder of the config is looked at, then those above it
-up to the repository's root. What is installed counts where ``installed`` has been read,
-and nothing pins it.
+that say which ``package`` they are themselves, and every run that may be in FP8, for
+the packages of ``facts/versions.toml``. The folder of the config is looked at, then
+those above it up to the repository's root. What is installed counts where ``installed``
+has been read, and nothing pins it.
 """
 
 # no future annotations: as strings, they double the import time of a NamedTuple
@@ -201,23 +201,31 @@ def _begins(release: str, known: str) -> bool:
     return order(known)[: len(parts)] == parts
 
 
-def add_releases(loaded: "Loaded", about: About, path: str) -> None:
-    """Add the releases of the packages that a trainer asks for to a loaded config.
+def with_releases(loaded: "Loaded", about: About, path: str) -> "Loaded":
+    """Return a loaded config with the releases of packages on which its run depends.
 
-    The release of a package ``x`` is the value ``x_release``; one that nothing pins is
-    left out. An upper bound is ``x_at_most``, the newest that it allows.
+    Of those that its trainer asks for, ``x_release`` is that of the package ``x``, and
+    ``x_at_most`` the newest that an upper bound allows; what nothing pins is left out.
     ``environment_known`` is true if the environment of the run was looked at: it has
-    the trainer itself. Faults that say which ``package`` and ``release`` they are not
-    of go, and are refusals where it is surely another.
+    the trainer itself. ``x_version`` are exact releases that matter to a run in FP8.
+    Faults that say which ``package`` and ``release`` they are not of go, and are
+    refusals where it is surely another.
     """
     found = releases(path)
+    values: dict[str, Any] = {
+        f"{name}_version": found[name].version
+        for name in (_of_fp8() if found else ())
+        if name in found and found[name].exact and found[name].version
+    }
     for name in about.packages:
         if (release := found.get(name)) and release.version:
             what = "at_most" if release.newest else "release"
-            loaded.values[f"{name}_{what}"] = release.version
-    loaded.values["environment_known"] = about.distribution in _environment
+            values[f"{name}_{what}"] = release.version
+    if about.packages:
+        values["environment_known"] = about.distribution in _environment
     left = (each for each in loaded.faults if not _is_met(each, found))
-    loaded.faults[:] = [_refused_by(each, found) for each in left]
+    faults = [_refused_by(each, found) for each in left]
+    return loaded._replace(values=loaded.values | values, faults=faults)
 
 
 def exact_releases(path: str) -> dict[str, str]:
@@ -225,21 +233,6 @@ def exact_releases(path: str) -> dict[str, str]:
     found = releases(path).items()
     sure = {n: r for n, r in found if r.exact and not (r.newest or r.developed)}
     return {name: release.version for name, release in sure.items()}
-
-
-def fp8_releases(path: str) -> dict[str, str]:
-    """Return the exact releases that matter to a run in FP8, as values of its job.
-
-    That of a package ``x`` is ``x_version``.
-    """
-    found = releases(path)
-    if not found:
-        return {}
-    return {
-        f"{name}_version": found[name].version
-        for name in _of_fp8()
-        if name in found and found[name].exact and found[name].version
-    }
 
 
 def _is_met(fault: "Fault", found: dict[str, Release]) -> bool:

@@ -220,25 +220,6 @@ class Trainer:
                 job = Job(self.vocabulary, values, loaded.written, placed)
         return job
 
-    def job_at(self, path: str, loaded: Loaded, target: Target) -> Job:
-        """The job of a config's file, with the packages that are pinned beside it.
-
-        They are looked for where the trainer asks for some, or FP8 may be on.
-        """
-        if self.about.packages:
-            from fp8tune.trainers.packages import add_releases
-
-            add_releases(loaded, self.about, path)
-        job = self.job(loaded, target)
-        if job.find("precision") not in (None, "fp8"):
-            return job
-        from fp8tune.trainers.packages import fp8_releases
-
-        found = fp8_releases(path)
-        if not found:
-            return job
-        return self.job(loaded._replace(values=loaded.values | found), target)
-
 
 def _listed(
     role: str, keys: dict[Any, dict[str, Any]], _job: Job, value: Any

@@ -252,16 +252,7 @@ def _with_fix(found: Diagnosis, scope: Scope, config: Config) -> Diagnosis:
     told = tuple(_findings(config, cause.rules)) if cause.rules else ()
     withheld = ""
     for repair in cause.fixes:
-        offer = find_fix(
-            OneFix(cause.category, [repair]),
-            scope,
-            config.job,
-            None,
-            config.document,
-            config.trainer,
-            config.loaded,
-            config.overrides,
-        )
+        offer = find_fix(OneFix(cause.category, [repair]), scope, config)
         if offer.fix:
             return replace(found, fix=offer.fix, found=told)
         withheld = withheld or offer.withheld or offer.kept

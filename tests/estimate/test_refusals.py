@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from fp8tune.config.reader import config_of
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
@@ -207,11 +208,27 @@ def test_no_saving_lacks_samples(fp8tune, project):
     assert changes == ["micro-batch 4 with 4 accumulated"]
 
 
-def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
+@each("precision", ["fp8", "bf16"])
+def test_pinned_versions_that_fail_refuse_fp8_alone(fp8tune, project, precision):
+    """Also as a variant of a config in bf16, in which lint has nothing to report."""
+    pins = "torch==2.9.1\ntorchao==0.18.0\n"
+    project({"a.toml": FP8.replace("fp8", precision), "requirements.txt": pins})
+    linted = fp8tune("lint", "a.toml", *JSON)
+    said = fp8tune("estimate", "a.toml", *H100, *JSON)
+    errors = ["versions-that-fail"] * (precision == "fp8")
+    assert [found["rule"] for found in linted.json["diagnostics"]] == errors
+    assert [refusal["rule"] for refusal in said.json["refused"]] == errors
+    assert linted.code == said.code == len(errors)
+    fits = {cell["precision"] for cell in said.json["grid"] if cell["fit"] == "fits"}
+    assert fits == {said.json["start"]["precision"]} == {"bf16"}
+    assert said.json["fp8_pays"] == "no"
+
+
+def test_changes_are_judged_as_if_they_stood_in_the_file():
     """What is left out of a variant's rules is what its changes have no part in."""
-    loaded = load(FP8.replace("128256", "50257"))
+    text = FP8.replace("128256", "50257").encode()
     for gpu, size in itertools.product(("h100-sxm", "a100-80gb"), (4, 16)):
-        variants = Variants(kempnerforge, loaded, Target(gpu, size))
+        variants = Variants(config_of("a.toml", text, Target(gpu, size)))
         for precision, batch, accum in itertools.product(
             ("bf16", "fp8", "fp16"), (1, 3), (1, 8)
         ):

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
-from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import OtherProcess
 from fp8tune.trials.runner import TrialLimits
 from tests.runners import fake_nvml
@@ -54,10 +52,9 @@ def budget():
 
 def runner(fault, text, guard=None):
     """Runs faulty workers as trials of a config."""
-    known = trainer("kempnerforge")
-    loaded = known.load(tomllib.loads(text))
+    config = read_config("a.toml", text.encode(), Target("", 1), "kempnerforge")
     worker = (sys.executable, str(WORKER), fault)
-    return Builtin(known, loaded, Target("", 1), Setup("cpu"), worker, guard)
+    return Builtin(config, Setup("cpu"), worker, guard)
 
 
 def planned(batch):

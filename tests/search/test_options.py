@@ -25,6 +25,11 @@ def _fresh():
         {"a.toml": CONFIG, ".hidden/b.toml": CONFIG},
         {
             "a.toml": CONFIG,
+            "b.toml": "[tool.x]\n",
+            "pyproject.toml": '[tool.fp8tune]\ntrainer = "kempnerforge"\n',
+        },
+        {
+            "a.toml": CONFIG,
             "old/b.toml": CONFIG,
             "pyproject.toml": '[tool.fp8tune]\nexclude = ["old"]\n',
         },

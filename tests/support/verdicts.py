@@ -25,7 +25,7 @@ from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rewrite import Rewritten, apply_fixes
 from fp8tune.lint.ruleset import Rules
-from fp8tune.trainers.packages import add_releases
+from fp8tune.trainers.packages import with_releases
 from fp8tune.trainers.trainer import Trainer, trainer
 
 DATA = Path(__file__).parents[1] / "data"
@@ -267,7 +267,7 @@ def accelerate(case: Case) -> Iterator[Answer]:
         yield "FP8", theirs, "fails"
         return
     loaded = known.load(parse(text.encode(), "x.yaml").values)
-    add_releases(loaded, known.about, "x.yaml")
+    loaded = with_releases(loaded, known.about, "x.yaml")
     on = _fp8(known.job(loaded, Target()))
     yield "FP8", theirs, None if on is None else "on" if on else "off"
 

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fp8tune.job import Job, Target
+from fp8tune.config.reader import Config
+from fp8tune.job import Job
 from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
@@ -21,8 +22,6 @@ from fp8tune.runners.counted import with_interval_and_energy, with_samples
 from fp8tune.runners.process import SCRATCH, module_command, run_worker
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.watch import Guard
-from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
 
@@ -81,16 +80,12 @@ class Builtin:
 
     def __init__(
         self,
-        trainer: Trainer,
-        loaded: Loaded,
-        target: Target,
+        config: Config,
         setup: Setup,
         worker: Sequence[str] = WORKER,
         guard: Guard | None = None,
     ) -> None:
-        self.trainer = trainer
-        self.loaded = loaded
-        self.target = target
+        self.config = config
         self.setup = setup
         self.worker = worker
         self.guard = guard
@@ -102,7 +97,7 @@ class Builtin:
 
     def job(self, knobs: dict[str, Any]) -> Job:
         """Return the config's job with other knobs and the same tokens per step."""
-        return self.trainer.job(self.loaded, self.target).keep_tokens(knobs)
+        return self.config.job.keep_tokens(knobs)
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """Return what a trial of these knobs builds; raises ``CannotBuild``."""

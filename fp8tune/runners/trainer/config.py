@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.formats import ENDINGS
-from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
+from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit
-from fp8tune.formats.joined import Joined, Part
-from fp8tune.job import Job, Target, Unknown
-from fp8tune.runners.trainer.recipe import Keys, Recipe, filled
+from fp8tune.formats.joined import Joined
+from fp8tune.job import Job, Unknown
+from fp8tune.runners.trainer.recipe import Keys, filled
 from fp8tune.trainers.call import NO_PROGRAM, Program
-from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trainers.written import with_keys
 
@@ -34,29 +34,18 @@ class TrialFiles(NamedTuple):
 
 
 class UserConfig(NamedTuple):
-    """The user's config: its text, and what the trainer reads in it.
+    """The user's config as trials start from it.
 
-    ``document`` has all files of the job; ``program`` is what the trainer's launcher
-    starts, if it starts one.
+    ``program`` is what the trainer's launcher starts, if it starts one.
     """
 
-    trainer: Trainer
-    document: ConfigDocument
-    loaded: Loaded
-    target: Target
+    base: Config
     program: Program = NO_PROGRAM
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The files of the job."""
-        if isinstance(self.document, Joined):
-            return self.document.parts
-        return (Part("", "", self.document),)
 
     def places(self, folder: str) -> dict[str, str]:
         """Return the paths of a trial's files in a folder, by their placeholders."""
         found = {}
-        for part in self.parts:
+        for part in self.base.parts:
             ending = next(e for e, f in ENDINGS.items() if f == part.document.format)
             name = part.section or ROOT
             found[name] = os.path.join(folder, f"{name}{ending}")
@@ -64,8 +53,7 @@ class UserConfig(NamedTuple):
 
     def job(self, knobs: Mapping[str, Any]) -> Job:
         """Return its job with other knobs and the same tokens per step."""
-        job = self.trainer.job(self.loaded, self.target)
-        return job.keep_tokens(dict(knobs))
+        return self.base.job.keep_tokens(dict(knobs))
 
     def for_trial(
         self, knobs: Mapping[str, Any], added: list[Keys], values: Mapping[str, str]
@@ -79,12 +67,13 @@ class UserConfig(NamedTuple):
         for each in added:
             keys |= dict.fromkeys(each.unset)
             keys |= {key: _filled(value, values) for key, value in each.set.items()}
-        own = dict(self.trainer.schema.dotted_keys())
+        trainer = self.base.trainer
+        own = dict(trainer.schema.dotted_keys())
         keys = {key: v for key, v in keys.items() if v is None or key in own}
         try:
             keys = self.changed(knobs) | keys | self._names(values)
             typed = {key: keys.pop(key) for key in [*keys] if self._is_typed(key)}
-            document = with_keys(self.trainer, self.document, keys)
+            document = with_keys(trainer, self.base.document, keys)
             program = self._program(typed, values)
         except CannotEdit as error:
             raise CannotWrite(f"cannot write {error}") from None
@@ -92,7 +81,8 @@ class UserConfig(NamedTuple):
             raise CannotWrite(f"cannot start: {error}") from None
         except Unknown as missing:
             raise CannotWrite(f"{missing} is not known from the config") from None
-        parts = self._replace(document=document).parts
+        alone = self.base.parts[0]._replace(document=document)
+        parts = document.parts if isinstance(document, Joined) else (alone,)
         texts = {
             part.section or ROOT: f"{chr(0xFEFF) * part.document.bom}"
             f"{part.document.text}".encode()
@@ -102,20 +92,22 @@ class UserConfig(NamedTuple):
 
     def _names(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the keys that name another file of the job, and the trial's name."""
-        paths = {part.section: os.path.basename(part.path) for part in self.parts}
+        base = self.base
+        paths = {part.section: os.path.basename(part.path) for part in base.parts}
         return {
             key: values[section]
-            for section, about in self.trainer.about.parts.items()
+            for section, about in base.trainer.about.parts.items()
             for key in about.named_by
             if section in values
-            and os.path.basename(str(self.loaded.values.get(key))) == paths[section]
+            and os.path.basename(str(base.loaded.values.get(key))) == paths[section]
         }
 
     def _is_typed(self, key: str) -> bool:
         """Whether a key is typed: the user types it, or no file of the job has it."""
-        path, sections = tuple(key.split(".")), [part.section for part in self.parts]
-        section = path[0] if path[0] in self.trainer.about.parts else ""
-        return path in self.loaded.arguments or section not in sections
+        base, path = self.base, tuple(key.split("."))
+        section = path[0] if path[0] in base.trainer.about.parts else ""
+        sections = [part.section for part in base.parts]
+        return path in base.loaded.arguments or section not in sections
 
     def _program(self, typed: Mapping[str, Any], values: Mapping[str, str]) -> Program:
         """Return what the launcher starts, with the trial's files and typed keys."""
@@ -123,21 +115,20 @@ class UserConfig(NamedTuple):
             return self.program
         placed = {
             os.path.normpath(part.path): values[part.section or ROOT]
-            for part in self.parts
-            if part.path and (part.section or ROOT) in values
+            for part in self.base.parts
+            if (part.section or ROOT) in values
         }
         words = []
         for word in self.program.words:
             option, equals, name = word.rpartition("=")
             words.append(f"{option}{equals}{placed.get(os.path.normpath(name), name)}")
         program = self.program._replace(words=tuple(words))
-        made: Program = self.trainer.program.with_values(program, typed)
+        made: Program = self.base.trainer.program.with_values(program, typed)
         return made
 
     def changed(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys that other knobs change, and their values."""
-        before = self.trainer.job(self.loaded, self.target).given
-        after = self.job(knobs)
+        before, after = self.base.job.given, self.job(knobs)
         return {
             key: value
             for key, value in after.given.items()
@@ -148,27 +139,6 @@ class UserConfig(NamedTuple):
                 or before[key] != value
             )
         }
-
-
-def user_config(
-    trainer: Trainer,
-    document: ConfigDocument,
-    target: Target,
-    recipe: Recipe,
-    overrides: tuple[str, ...] = (),
-    program: Program = NO_PROGRAM,
-) -> UserConfig:
-    """Return the user's config for trials; raises ``Unreadable``.
-
-    Where a launcher starts a program, ``program`` is what the user's script starts, and
-    ``overrides`` are the arguments in it.
-    """
-    loaded = trainer.load(document.values, overrides)
-    config = UserConfig(trainer, document, loaded, target)
-    if not recipe.launches:
-        return config
-    program = trainer.program.program_of(program, config.parts)
-    return config._replace(program=program)
 
 
 def not_known(trainer: Trainer, missing: Unknown) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import STDOUT
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.formats.document import HOLE
 from fp8tune.job import Job, Unknown
 from fp8tune.runners.counted import with_interval_and_energy, with_samples
@@ -82,7 +83,7 @@ class TrainerRunner:
     def no_losses(self) -> str:
         """Why no loss runs are possible; ``""`` if they are."""
         synthetic = bool(self.setup.synthetic)
-        return why_no_losses(self.launch, self.config, synthetic=synthetic)
+        return why_no_losses(self.launch, self.config.base, synthetic=synthetic)
 
     def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
         """Try one setting in new processes, within its limits."""
@@ -116,7 +117,7 @@ class TrainerRunner:
             found = _not_started(knobs, f"{missing} is not known from the config")
             return found._replace(loss_run=loss_run)
         wanted.losses = loss_run.steps
-        keys = loss_keys(self.launch, self.config, loss_run)
+        keys = loss_keys(self.launch, self.config.base, loss_run)
         found = self._trial(knobs, wanted, [recipe.trial, keys], limits)
         tokens = int(wanted.tokens)
         return found._replace(loss_run=loss_run, tokens_per_step=tokens)
@@ -247,16 +248,17 @@ def trainer_runner(
     """
     releases = {
         f"{name}_release": release
-        for name in config.trainer.about.packages
+        for name in config.base.trainer.about.packages
         if (release := launch.versions.get(name))
     }
-    loaded = config.loaded._replace(values=config.loaded.values | releases)
-    config = config._replace(loaded=loaded)
+    loaded = config.base.loaded
+    loaded = loaded._replace(values=loaded.values | releases)
+    config = config._replace(base=config.base.having(loaded=loaded))
     _check_module(launch, config)
     recipe, synthetic = launch.recipe, ""
     if recipe.synthetic != Keys():
         synthetic = data_missing
-        if not synthetic and _is_synthetic(launch, config):
+        if not synthetic and _is_synthetic(launch, config.base):
             synthetic = "the config names no training data"
     setup = Setup(device, synthetic)
     added = [recipe.trial, recipe.speed, *_of_setup(launch, setup)]
@@ -267,7 +269,7 @@ def trainer_runner(
     except CannotWrite as error:
         raise CannotLaunch(f"a trial {error}") from None
     except Unknown as missing:
-        raise CannotLaunch(not_known(config.trainer, missing)) from None
+        raise CannotLaunch(not_known(config.base.trainer, missing)) from None
     return TrainerRunner(launch, config, setup)
 
 
@@ -275,7 +277,8 @@ def _check_module(launch: Launch, config: UserConfig) -> None:
     """Raise ``CannotLaunch`` if the package of a module that starts is not there."""
     flag, module, *_ = (*config.program.words, "", "")
     package = module.partition(".")[0] if flag == "-m" else ""
-    if package in config.trainer.about.packages and package not in launch.versions:
+    asked = config.base.trainer.about.packages
+    if package in asked and package not in launch.versions:
         raise CannotLaunch(f"{launch.python} finds no package {package}")
 
 
@@ -286,14 +289,14 @@ def _of_setup(launch: Launch, setup: Setup) -> list[Keys]:
     return [*keys, recipe.synthetic] if setup.synthetic else keys
 
 
-def _is_synthetic(launch: Launch, config: UserConfig) -> bool:
+def _is_synthetic(launch: Launch, config: Config) -> bool:
     """Whether the config names no data, so that the trainer makes its own."""
     keys, values = launch.recipe.synthetic, config.loaded.values
     wanted: Mapping[str, Any] = {**dict.fromkeys(keys.unset), **keys.set}
     return all(values.get(key) == v for key, v in wanted.items())
 
 
-def why_no_losses(launch: Launch, config: UserConfig, *, synthetic: bool) -> str:
+def why_no_losses(launch: Launch, config: Config, *, synthetic: bool) -> str:
     """Return why the trainer cannot run for losses; ``""`` if it can."""
     recipe, keys = launch.recipe, dict(config.trainer.schema.dotted_keys())
     if recipe.losses is None:
@@ -307,7 +310,7 @@ def why_no_losses(launch: Launch, config: UserConfig, *, synthetic: bool) -> str
     return ""
 
 
-def loss_keys(launch: Launch, config: UserConfig, run: LossRun) -> Keys:
+def loss_keys(launch: Launch, config: Config, run: LossRun) -> Keys:
     """Return the keys of a loss run: seed, warmup, and the run's length if shorter.
 
     The order of the data stays that of the config's own seed.
@@ -320,7 +323,7 @@ def loss_keys(launch: Launch, config: UserConfig, run: LossRun) -> Keys:
         seeds = (values.get(key) for key in losses.seed)
         first = next((seed for seed in seeds if seed is not None), None)
         keys[losses.data_seed] = first if own is None else own
-    keys |= config.job({}).keys_for({"warmup_steps": run.warmup_steps})
+    keys |= config.job.keys_for({"warmup_steps": run.warmup_steps})
     length = config.trainer.key_of("max_steps")
     if length and 0 < (values.get(length) or 0) < run.steps:
         keys[length] = run.steps

@@ -1,11 +1,9 @@
 """A model of 0.1 M parameters, and its trials on the CPU."""
 
-import tomllib
-
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.sampling import Sampling
-from fp8tune.trainers.trainer import trainer
 from tests.sample import SMALL_MODEL
 
 SMALL = (
@@ -28,11 +26,13 @@ warmup_steps = 4
 MOE = "num_experts = 4\nmoe_frequency = 2\nmoe_shared_experts = 1\n"
 
 
+def config(text=SMALL, ranks=1, gpu=""):
+    target = Target(gpu, ranks)
+    return config_of("a.toml", text.encode(), target, only="kempnerforge")
+
+
 def runner(text=SMALL):
-    known = trainer("kempnerforge")
-    loaded = known.load(tomllib.loads(text))
-    setup = Setup("cpu", sampling=Sampling(2, 3, 1))
-    return Builtin(known, loaded, Target("", 1), setup)
+    return Builtin(config(text), Setup("cpu", sampling=Sampling(2, 3, 1)))
 
 
 def spec(text=SMALL, **knobs):

@@ -2,37 +2,26 @@
 
 import itertools
 import struct
-import tomllib
 
 import pytest
 import torch
 
-from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
 from fp8tune.runners.builtin.worker_record import worker_record
 from fp8tune.runners.process import WorkerResult
-from fp8tune.runners.sampling import Sampling
 from fp8tune.search.loop import Search
 from fp8tune.search.losses.compare import loss_curve
 from fp8tune.search.losses.loss_runs import Conditions
 from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
-from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.space import Knob, Space
-from tests.runners.builtin.small import SMALL
+from tests.runners.builtin.small import SMALL, runner
 from tests.search.tries import InOrder
 
 PRECISION = "train.mixed_precision"
-
-
-def runner(text=SMALL):
-    known = trainer("kempnerforge")
-    setup = Setup("cpu", sampling=Sampling(2, 3, 1))
-    return Builtin(known, known.load(tomllib.loads(text)), Target("", 1), setup)
 
 
 def steps(precision, seed=42, count=3, text=SMALL):

@@ -1,22 +1,19 @@
 """The built-in trial's model, its conversion and its step, and what is not built."""
 
 import math
-import tomllib
 import weakref
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, adamw, cross_entropy
-from fp8tune.trainers.trainer import trainer
-from tests.runners.builtin.small import MOE, SMALL, runner, spec
+from tests.runners.builtin.small import MOE, SMALL, config, runner, spec
 from tests.support.live_bytes import LiveBytes
 
 
@@ -98,10 +95,7 @@ def test_checkpointing_changes_no_number():
 
 
 def test_a_rank_of_eight_holds_an_eighth():
-    known = trainer("kempnerforge")
-    loaded = known.load(tomllib.loads(SMALL))
-    sharded = Builtin(known, loaded, Target("", 8), Setup("cpu", dp_shard=8))
-    made = sharded.spec({})
+    made = Builtin(config(ranks=8), Setup("cpu", dp_shard=8)).spec({})
     model, counts = build(made)
     local = sum(w.to_local().numel() for w in model.parameters())
     torch.distributed.destroy_process_group()

@@ -9,11 +9,11 @@ import statistics
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.launch import End, first_cause
@@ -46,10 +46,9 @@ selective_ac_option = "op"
 
 def runner(text, ranks, dp_shard=1, name="kempnerforge", **more):
     """A runner of trials that all run ``ranks`` processes."""
-    known = trainer(name)
+    config = config_of("a.toml", text.encode(), Target("", ranks), only=trainer(name))
     setup = Setup("cpu", dp_shard, ranks, sampling=Sampling(2, 3, 1))
-    loaded = known.load(tomllib.loads(text))
-    return Builtin(known, loaded, Target("", ranks), setup, **more)
+    return Builtin(config, setup, **more)
 
 
 def learned(text, ranks, dp_shard=1, steps=3, name="kempnerforge"):

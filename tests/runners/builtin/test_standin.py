@@ -2,13 +2,11 @@
 
 import itertools
 import sys
-import tomllib
 
 import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.experts import Router
@@ -25,11 +23,10 @@ from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.watch import Guard
-from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
 from tests.runners import faulty_worker
-from tests.runners.builtin.small import MOE, SMALL
+from tests.runners.builtin.small import MOE, SMALL, config
 from tests.sample import LLAMA_8B
 
 LARGE = f"""\
@@ -42,11 +39,8 @@ mixed_precision = "fp8"
 
 
 def runner(text=SMALL, ranks=1, gpu="", worker=WORKER, **setup):
-    known = trainer("kempnerforge")
-    loaded = known.load(tomllib.loads(text))
-    short = Sampling(2, 3, 1)
-    given = Setup("cpu", dp_shard=ranks, sampling=short, **setup)
-    return Builtin(known, loaded, Target(gpu, ranks), given, worker)
+    given = Setup("cpu", dp_shard=ranks, sampling=Sampling(2, 3, 1), **setup)
+    return Builtin(config(text, ranks, gpu), given, worker)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.config.reader import config_of
 from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.runners.trainer.config import CannotWrite, UserConfig
@@ -79,13 +80,12 @@ def launch_of(known, ranks=1):
 
 
 def runner_of(name, text, **more):
-    return trainer_runner(launch_of(trainer(name)), config_of(name, text), **more)
+    return trainer_runner(launch_of(trainer(name)), user_config(name, text), **more)
 
 
-def config_of(name, text):
-    known = trainer(name)
-    document = parse(text.encode(), "a.toml")
-    return UserConfig(known, document, known.load(document.values), Target("", 1))
+def user_config(name, text, path="a.toml", ranks=1):
+    config = config_of(path, text.encode(), Target("", ranks), only=trainer(name))
+    return UserConfig(config)
 
 
 def written(config, knobs, added, **values):
@@ -96,8 +96,8 @@ def written(config, knobs, added, **values):
 
 
 def test_every_byte_stays_but_those_of_the_trial():
-    config = config_of("kempnerforge", KEMPNERFORGE.format(more=""))
-    recipe = recipe_of(config.trainer.about)
+    config = user_config("kempnerforge", KEMPNERFORGE.format(more=""))
+    recipe = recipe_of(config.base.trainer.about)
     knobs = {"train.batch_size": 4, "train.mixed_precision": "bf16"}
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
     made = written(config, knobs, added, scratch="/s", traces="/t")
@@ -110,8 +110,8 @@ def test_each_torchtitan_gets_its_own_keys(name):
     float8 = "float8" if old else "quantize.linear.float8"
     enable = "enable_checkpoint" if old else "enable"
     text = TORCHTITAN.format(float8=float8, enable=enable)
-    config = config_of(name, text)
-    recipe = recipe_of(config.trainer.about)
+    config = user_config(name, text)
+    recipe = recipe_of(config.base.trainer.about)
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
     made = written(config, {"precision": "bf16"}, added, scratch="/s")
     values = parse(made, "a.toml").values
@@ -120,7 +120,7 @@ def test_each_torchtitan_gets_its_own_keys(name):
     assert values["training"]["steps"] == 1_000_000
     assert values["job"] == {"dump_folder": "/s"}
     assert values["profiling"]["save_traces_folder"] == "traces"
-    assert config.trainer.load(values).faults == config.loaded.faults
+    assert config.base.trainer.load(values).faults == config.base.loaded.faults
 
 
 def test_a_layout_that_cannot_hold_the_keys_is_refused_before_the_search():
@@ -132,16 +132,14 @@ def test_a_layout_that_cannot_hold_the_keys_is_refused_before_the_search():
 
 def test_the_message_names_the_flag_that_cannot_be_removed():
     text = MEGATRON.replace("--load $CKPT", "--load a$(b $(c))")
-    known = trainer("megatron_lm")
-    document = parse(text.encode(), "a.sh")
-    config = UserConfig(known, document, known.load(document.values), Target("", 8))
+    config = user_config("megatron_lm", text, "a.sh", 8)
     with pytest.raises(CannotWrite, match=r"^cannot write `load`: the flag and its"):
-        config.for_trial({}, [recipe_of(known.about).trial], {})
+        config.for_trial({}, [recipe_of(config.base.trainer.about).trial], {})
 
 
 def test_knobs_that_cannot_be_set_are_a_failed_trial():
     text = TORCHTITAN.format(float8="no_such_converter", enable="enable")
-    config = config_of("torchtitan==0.2.2", text)
+    config = user_config("torchtitan==0.2.2", text)
     with pytest.raises(CannotWrite, match=r"model\.converters is not known from the"):
         config.for_trial({"precision": "bf16"}, [], {})
 
@@ -181,7 +179,7 @@ def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
 
 
 def test_keys_that_are_not_there_need_not_be_removed():
-    config = config_of("kempnerforge", KEMPNERFORGE.format(more=""))
+    config = user_config("kempnerforge", KEMPNERFORGE.format(more=""))
     made = written(config, {}, [Keys({}, ("checkpoint.load_path", "train.seed"))])
     assert b"load_path" not in made
     assert b"never touched" in made
@@ -225,10 +223,8 @@ use_wandb: false
 
 def test_a_trial_of_a_yaml_file_neither_saves_evaluates_nor_logs():
     """Also where the last key of the file is one that a trial removes."""
-    known = trainer("axolotl")
-    document = parse(AXOLOTL.encode(), "a.yaml")
-    config = UserConfig(known, document, known.load(document.values), Target("", 1))
-    recipe = recipe_of(known.about)
+    config = user_config("axolotl", AXOLOTL, "a.yaml")
+    recipe = recipe_of(config.base.trainer.about)
     added = [recipe.trial, recipe.speed]
     made = written(config, {"micro_batch_size": 4}, added, scratch="/s")
     assert made.decode() == AXOLOTL_TRIAL
@@ -360,11 +356,8 @@ micro_batch_size = 4
     ],
 )
 def test_a_trial_saves_logs_and_evaluates_nothing(name, path, text, knobs, trial):
-    known = trainer(name)
-    document = parse(text.encode(), path)
-    document.read_as(known.about.reads)
-    config = UserConfig(known, document, known.load(document.values), Target("", 8))
-    recipe = recipe_of(known.about)
+    config = user_config(name, text, path, 8)
+    recipe = recipe_of(config.base.trainer.about)
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
     made = written(config, knobs, added, scratch="/s", traces="/t")
     assert made.decode() == trial

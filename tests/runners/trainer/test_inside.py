@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
-from fp8tune.formats import parse
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside, output
@@ -105,10 +105,9 @@ def runner(tmp_path):
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         launch = launch._replace(recipe=read(run, "ours"))
         data = (folder / "train.toml").read_bytes()
-        document = parse(data, "train.toml")
-        loaded = known.load(document.values)
-        config = UserConfig(known, document, loaded, Target("", ranks))
-        found = trainer_runner(launch, config, device="cpu")
+        target = Target("", ranks, "", "--world-size")
+        config = config_of("train.toml", data, target, only=known)
+        found = trainer_runner(launch, UserConfig(config), device="cpu")
         (tmp_path / "scratch").mkdir(exist_ok=True)
         return found.ready(FEW, str(tmp_path / "scratch"), None)
 

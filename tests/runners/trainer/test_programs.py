@@ -257,6 +257,17 @@ def site(project):
     return project({**files, "site/accelerate/commands/launch.py": LAUNCHER}) / "site"
 
 
+def test_a_trial_s_config_has_the_pinned_releases(project):
+    pins = "torch==2.9.1\ntorchao==0.18.0\ntransformers==4.57.6\n"
+    project({**FILES, "requirements.txt": pins})
+    data = Path("launch.yaml").read_bytes()
+    config = read_config("launch.yaml", data, Target("", 8), beside=("sft.yaml",))
+    ours = config_of_trials(config, recipe_of(config.trainer.about))
+    names = "torch_release", "torch_version", "torchao_version", "transformers_release"
+    found = [*map(ours.job({MICRO_BATCH: 2}).get, names)]
+    assert found == ["2.9.1", "2.9.1", "0.18.0", "4.57.6"]
+
+
 @each(
     ("ranks", "outcome"), [(1, ("ok", "")), (2, ("user", "1 of 2 processes started"))]
 )

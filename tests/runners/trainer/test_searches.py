@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
-from fp8tune.formats import parse
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.config import UserConfig
@@ -40,9 +40,8 @@ def trial(tmp_path):
         known = trainer(add_trainer(str(folder / "ours.toml")))
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         data = (folder / "train.toml").read_bytes()
-        document = parse(data, "train.toml")
-        loaded = known.load(document.values)
-        ours = UserConfig(known, document, loaded, Target("", ranks))
+        target = Target("", ranks, "", "--world-size")
+        ours = UserConfig(config_of("train.toml", data, target, only=known))
         found = trainer_runner(launch, ours, device="cpu")
         scratch = tmp_path / "scratch"
         scratch.mkdir()

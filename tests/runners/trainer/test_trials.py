@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
-from fp8tune.formats import parse
+from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
@@ -40,10 +40,8 @@ def runner(tmp_path):
         command = ("{python}", str(HERE / "wrong.py"), fault, "{config}", "{traces}")
         launch = launch._replace(recipe=launch.recipe._replace(command=command))
         data = (EXAMPLE / "train.toml").read_bytes()
-        document = parse(data, "train.toml")
-        loaded = known.load(document.values)
-        config = UserConfig(known, document, loaded, Target("", 1))
-        found = trainer_runner(launch, config, device="cpu")
+        config = config_of("train.toml", data, Target("", 1), only=known)
+        found = trainer_runner(launch, UserConfig(config), device="cpu")
         return found.ready(FEW, str(tmp_path), None)
 
     return build
@@ -233,7 +231,7 @@ def test_losses_end_with_nan_or_after_all_steps(runner):
 
 def test_the_keys_of_a_loss_run(runner):
     known = runner("sound")
-    assert loss_keys(known.launch, known.config, LOSSES).set == {
+    assert loss_keys(known.launch, known.config.base, LOSSES).set == {
         "train.seed": 7,
         "train.data_seed": 1,
         "train.warmup": 3,
@@ -280,10 +278,9 @@ def test_a_script_of_megatron_is_run_with_other_flags(tmp_path, monkeypatch):
     (tmp_path / "pretrain_gpt.py").write_text(PRINTS)
     known = trainer("megatron_lm")
     launch = find_launch(known.about, "", 1, "cuda", own=False)
-    document = parse(MEGATRON.encode(), "run.sh")
-    document.read_as(known.about.reads)
-    config = UserConfig(known, document, known.load(document.values), Target("", 1))
-    runner = trainer_runner(launch, config).ready(FEW, str(tmp_path / "scratch"), None)
+    config = config_of("run.sh", MEGATRON.encode(), Target("", 1), only=known)
+    runner = trainer_runner(launch, UserConfig(config))
+    runner = runner.ready(FEW, str(tmp_path / "scratch"), None)
     record = run(runner, {"micro_batch_size": 4})
     assert (record.outcome, set(record.step_ms)) == ("ok", {150.5})
     assert record.grad_accum == 2
@@ -303,9 +300,7 @@ def test_a_script_of_megatron_is_run_with_other_flags(tmp_path, monkeypatch):
 def test_a_loss_run_of_megatron_warms_up_in_its_unit(length, warmup):
     text = MEGATRON.replace("--train-iters 50", length)
     known = trainer("megatron_lm")
-    document = parse(text.encode(), "run.sh")
-    document.read_as(known.about.reads)
-    config = UserConfig(known, document, known.load(document.values), Target("", 1))
-    assert config.job({})["warmup_steps"] == 20
+    config = config_of("run.sh", text.encode(), Target("", 1), only=known)
+    assert config.job["warmup_steps"] == 20
     launch = find_launch(known.about, "", 1, "cuda", own=False)
     assert loss_keys(launch, config, LOSSES).set == {"seed": 7, **warmup}

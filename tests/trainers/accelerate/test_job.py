@@ -1,7 +1,7 @@
 """What a launch file and training arguments mean together."""
 
 from fp8tune.job import Target
-from fp8tune.trainers.packages import add_releases, pinned
+from fp8tune.trainers.packages import pinned, with_releases
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -225,5 +225,5 @@ def test_options_that_a_pinned_release_has(tmp_path, load, requirement, option):
     pinned.cache_clear()
     known = trainer("accelerate==1.15.0")
     loaded = load(FILE.format("MULTI_GPU", "fp8", "{backend: TE, interval: 16}"))
-    add_releases(loaded, known.about, str(tmp_path / "launch.yaml"))
+    loaded = with_releases(loaded, known.about, str(tmp_path / "launch.yaml"))
     assert known.job(loaded, Target())["te_option_gone"] == option
