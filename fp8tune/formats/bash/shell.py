@@ -18,6 +18,7 @@ from fp8tune.formats.bash.arithmetic import NotEvaluated, assigned, evaluate
 from fp8tune.formats.bash.block import Block
 from fp8tune.formats.bash.values import (
     CONDITION,
+    Unknown,
     Value,
     Word,
     either,
@@ -632,7 +633,7 @@ class Shell:
         if value is None or (sign == "?" and empty):
             number, why = part.name.isdigit(), "is not set in the script"
             why = f"is argument {part.name} of the script" if number else why
-            return hole(part.text, why, argument=number)
+            return Word(HOLE, (Unknown(part.text, why, argument=number),))
         return value
 
     def _number(self, part: Part, depth: int) -> Word:

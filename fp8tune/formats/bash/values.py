@@ -45,15 +45,9 @@ class Word(NamedTuple):
         return self.holes[0] if self.holes else None
 
 
-def hole(
-    text: str,
-    reason: str,
-    flags: dict[str, bool] | None = None,
-    *,
-    argument: bool = False,
-) -> Word:
+def hole(text: str, reason: str, flags: dict[str, bool] | None = None) -> Word:
     """Return the word of a piece that only a run determines."""
-    return Word(HOLE, (Unknown(text, reason, flags, argument),))
+    return Word(HOLE, (Unknown(text, reason, flags),))
 
 
 def join(words: Iterable[Word], between: str = "") -> Word:
