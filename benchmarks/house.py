@@ -86,8 +86,7 @@ def readers() -> list[Path]:
     return [
         path
         for path in _of_fp8tune("formats", "trainers")
-        if ("fp8tune.formats", "parse") in imports(path)
-        and "load" in _called(path)
+        if ("fp8tune.formats", "parse") in imports(path) and "load" in _called(path)
     ]
 
 
