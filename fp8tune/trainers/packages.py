@@ -277,7 +277,7 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
     """Yield packages and releases of a folder's files, the surest first."""
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
+    except (OSError, ValueError):  # a NUL in the name
         return
     texts = [name for name in names if re.fullmatch(REQUIREMENTS, name)][:MAX_FILES]
     locks = [name for name in LOCKS if name in names]
