@@ -366,7 +366,7 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     groups: dict[str, list[str]] = {}
     for offer in plan.offers:
         role, why = offer.knob.role, offer.why
-        if offer.freed_by == "--allow" and offer.traits.changes:
+        if offer.freed_by == "--allow":
             why += f"; --allow {offer.traits.group or role}"
         elif not why and len(offer.knob.values) < 2:
             why = why_single(role)
