@@ -237,16 +237,17 @@ Moved = frozenset[tuple[int, int]]
 def without_refused(plan: Plan) -> Plan:
     """Return the plan without the settings that have an error.
 
-    Knobs that every search has are checked one by one, because these are known to work
-    together; the others and the precision in all their combinations.
+    Knobs that every search has are checked one by one in each precision, because these
+    are known to work together; the others and the precision in all their combinations.
     """
     space, baseline = plan.space, plan.baseline
     every = space.only or frozenset(
         itertools.product(*(range(len(knob.values)) for knob in space.knobs))
     )
     usual = {i for i, knob in enumerate(space.knobs) if knob.traits.checked_alone}
-    usual -= {space.place("precision")}
-    varied = {i for i in usual if not space.knobs[i].frozen}
+    place = space.place("precision")
+    usual -= {place}
+    asked = {i for i in usual if not space.knobs[i].frozen}
 
     def changed(point: Point) -> Moved:
         pairs = zip(enumerate(point), baseline, strict=True)
@@ -256,7 +257,8 @@ def without_refused(plan: Plan) -> Plan:
         return frozenset(pair for pair in moved if pair[0] not in usual)
 
     def by_itself(moved: Moved) -> Iterator[Moved]:
-        return (frozenset({pair}) for pair in moved if pair[0] in varied)
+        precision = {pair for pair in moved if pair[0] == place}
+        return (frozenset({pair, *precision}) for pair in moved if pair[0] in asked)
 
     cells = {together(changed(point)) for point in every}
     if len(cells) > MOST_CHECKED:
@@ -271,8 +273,8 @@ def without_refused(plan: Plan) -> Plan:
         if together(moved := changed(point)) not in odd
         and odd.keys().isdisjoint(by_itself(moved))
     }
-    still = {i for point in points for i, _ in changed(point)}
-    return _left(plan, Space(space.knobs, points), odd, still)
+    varied = {i for point in points for i, _ in changed(point)}
+    return _left(plan, Space(space.knobs, points), odd, varied)
 
 
 def _refused(plan: Plan, cells: Iterable[Moved]) -> dict[Moved, Why]:
@@ -283,10 +285,11 @@ def _refused(plan: Plan, cells: Iterable[Moved]) -> dict[Moved, Why]:
         places = dict(moved)
         point = tuple(places.get(i, start) for i, start in enumerate(plan.baseline))
         keys = {space.knobs[i].key for i in places}
-        pairs = tuple(pair for pair in space.values(point).items() if pair[0] in keys)
-        if any(space.knobs[i].traits.is_batch for i in places):
-            pairs = _with_steps(plan.config.job, *pairs[0])
-        if why := refused(pairs):
+        values = {key: v for key, v in space.values(point).items() if key in keys}
+        if space.batch_place in places:
+            key = space.knobs[space.batch_place].key
+            values |= _with_steps(plan.config.job, key, values[key])
+        if why := refused(tuple(values.items())):
             odd[moved] = why
     return odd
 
