@@ -12,6 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -207,21 +208,29 @@ def _with_steps(job: Job, key: str, value: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _why_refused(
-    config: Config, but: str = ""
+    config: Config, but: str = "", same: tuple[tuple[str, Any], ...] = ()
 ) -> Callable[[tuple[tuple[str, Any], ...]], Why | None]:
     """Return a function that says which error other values would bring.
 
     It takes keys with their values. Errors that the config itself has do not count,
-    except that of the rule ``but``.
+    except that of the rule ``but``; nor those that it has once it sets ``same``, its
+    own values: a file of a model alone is checked whole only then.
     """
+
+    def errors_with(pairs: tuple[tuple[str, Any], ...]) -> list[Diagnostic]:
+        given = {key: value for key, value in pairs if value is not None}
+        made = [Choice(*each) for each in config.job.keys_for(given).items()]
+        return list(_errors(write_job(config, made)[1]))
+
     old = {error.rule for error in _errors(config)} - {but}
+    if same:
+        with suppress(CannotSearch, Unknown):
+            old.update(error.rule for error in errors_with(same))
 
     @cache
     def why(pairs: tuple[tuple[str, Any], ...]) -> Why | None:
-        given = {key: value for key, value in pairs if value is not None}
         try:
-            made = [Choice(*each) for each in config.job.keys_for(given).items()]
-            errors = _errors(write_job(config, made)[1])
+            errors = errors_with(pairs)
         except (CannotSearch, Unknown) as error:
             return Why(str(error))
         new = (Why(_said(e, e.help), e.rule) for e in errors if e.rule not in old)
@@ -279,16 +288,17 @@ def without_refused(plan: Plan) -> Plan:
 
 def _refused(plan: Plan, cells: Iterable[Moved]) -> dict[Moved, Why]:
     """Return which changes of knobs bring an error, and which one."""
-    space, refused = plan.space, _why_refused(plan.config)
-    odd: dict[Moved, Why] = {}
+    space, odd = plan.space, dict[Moved, Why]()
+    batch, start = space.batch_knob, space.params(plan.baseline)
+    same = ((batch.key, start[batch.key]),) if batch else ()
+    refused = _why_refused(plan.config, same=same)
     for moved in cells:
         places = dict(moved)
-        point = tuple(places.get(i, start) for i, start in enumerate(plan.baseline))
+        point = tuple(places.get(i, index) for i, index in enumerate(plan.baseline))
         keys = {space.knobs[i].key for i in places}
         values = {key: v for key, v in space.values(point).items() if key in keys}
-        if space.batch_place in places:
-            key = space.knobs[space.batch_place].key
-            values |= _with_steps(plan.config.job, key, values[key])
+        if batch and batch.key in values:
+            values |= _with_steps(plan.config.job, batch.key, values[batch.key])
         if why := refused(tuple(values.items())):
             odd[moved] = why
     return odd

@@ -180,6 +180,13 @@ def test_what_every_search_varies_is_checked_too():
     )
 
 
+def test_an_error_that_a_file_of_a_model_hides_is_no_error_of_a_knob():
+    """Such a file is checked whole once it says how it trains."""
+    model = "[model]\ndim = 8192\nn_layers = 80\nn_heads = 64\n"
+    plan = plan_for_trials(forge(model), (), "cuda")
+    assert without_refused(plan) == plan
+
+
 ASYNC = '[checkpoint]\nasync_mode = "async"\n'
 """With it, FP8 loses the weights: the run itself goes on, so no trial would tell."""
 
