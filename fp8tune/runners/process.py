@@ -206,11 +206,11 @@ def _follow(process: subprocess.Popen[bytes], listener: Listener) -> str:
         left = listener.due() - _now()
         if left <= 0:
             return "exit" if listener.finished() else "late"
-        ready, _, _ = select.select([descriptor], [], [], min(left, LOOK_S))
-        if process.poll() is not None:
+        if process.poll() is not None:  # asked first: all that it wrote is there then
             gone_at = gone_at or _now()
-            if not ready or _now() - gone_at > EXIT_S:
-                return "exit"
+        ready, _, _ = select.select([descriptor], [], [], min(left, LOOK_S))
+        if gone_at and (not ready or _now() - gone_at > EXIT_S):
+            return "exit"
         if not ready:
             continue
         data = os.read(descriptor, 1 << 16)

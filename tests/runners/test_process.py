@@ -1,5 +1,6 @@
 """Workers are heard line by line, held to deadlines, and leave nothing behind."""
 
+import select
 import subprocess
 import sys
 import time
@@ -43,6 +44,19 @@ def test_lines_that_are_none(line):
 
 def test_a_code_is_told():
     assert heard("raise SystemExit(3)").code == 3
+
+
+def test_the_last_words_of_a_worker_that_ends_meanwhile_are_heard(monkeypatch):
+    """On a busy machine it may speak and end between a look for both."""
+    look = select.select
+
+    def slow(*files_and_timeout):
+        ready = look(*files_and_timeout[:3], 0)
+        time.sleep(1.0)
+        return ready
+
+    monkeypatch.setattr(process.select, "select", slow)
+    assert heard("print('{\"step\": 1}')").events == [{"step": 1}]
 
 
 def test_the_total_ends_it():
