@@ -72,8 +72,8 @@ def decide(
     )
     case = Case(wanted, chosen, answer)
     answering = answers(case)
-    found = tuple(findings(case, history.trials, answering))
-    return answer._replace(findings=found, answered_by=answering.code)
+    every = tuple(findings(case, history.trials, answering))
+    return answer._replace(findings=every, answered_by=answering.code)
 
 
 def answer_so_far(
