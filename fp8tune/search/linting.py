@@ -213,8 +213,9 @@ def _why_refused(
     """Return a function that says which error other values would bring.
 
     It takes keys with their values. Errors that the config itself has do not count,
-    except that of the rule ``but``; nor those that it has once it sets ``same``, its
-    own values: a file of a model alone is checked whole only then.
+    except that of the rule ``but``. ``same`` are values of the config itself: errors
+    that come with them are its own. A file with a model and no training settings shows
+    them only once it has some.
     """
 
     def errors_with(pairs: tuple[tuple[str, Any], ...]) -> list[Diagnostic]:
