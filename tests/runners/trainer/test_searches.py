@@ -3,6 +3,7 @@
 import json
 import shutil
 import statistics
+import tomllib
 
 import pytest
 
@@ -94,13 +95,16 @@ def test_a_search_with_the_users_own_trainer(project, fp8tune):
     lines = (root / "trials.jsonl").read_text().splitlines()
     records = list(map(json.loads, lines))
     assert {record["outcome"] for record in records} == {"ok"}
-    assert done.json["knobs"]["train.recompute"] == "none"
     speeds = [record for record in records if "loss_run" not in record]
     assert all(record["float8_matmuls"] for record in speeds)
-    assert sum("float8_matmuls_counted_earlier" in record for record in speeds)
-    tuned = (root / "train.tuned.toml").read_text()
-    assert 'recompute = "none"' in tuned
-    assert 'checkpoints = "checkpoints"' in tuned
+    # how many runs a machine has time for, and which setting is fastest, differs
+    ran = [json.dumps(record["knobs"]) for record in speeds]
+    again = [knobs in ran[:place] for place, knobs in enumerate(ran)]
+    assert again == ["float8_matmuls_counted_earlier" in record for record in speeds]
+    tuned = tomllib.loads((root / "train.tuned.toml").read_text())
+    knobs = {f"train.{key}": value for key, value in tuned["train"].items()}
+    assert knobs == knobs | done.json["knobs"]
+    assert tuned["run"]["checkpoints"] == "checkpoints"
     assert (root / "checkpoints/last.pt").read_text() == "of another run"
     assert not list(root.glob(".fp8tune/*/fp8tune-*"))
     del trainers()["ours"]  # another process reads its file again
