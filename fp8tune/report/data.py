@@ -82,19 +82,18 @@ class StudyReport:
     @property
     def output(self) -> str | None:
         """The tuned config, ``""`` if none was written, ``None`` before the end."""
-        output = self.study.about.get("output")
-        return output if isinstance(output, str) else None
+        return self.study.about.output
 
     @property
     def is_rehearsal(self) -> bool:
         """Whether the trials ran on a CPU."""
         on_cpu = any(trial.record.rehearsal for trial in self.study.trials)
-        return on_cpu or self.study.about.get("device") == "cpu"
+        return on_cpu or self.study.about.device == "cpu"
 
     @property
     def is_replay(self) -> bool:
         """Whether the trials are recorded ones."""
-        return "records" in self.study.about
+        return self.study.about.is_replay
 
     @property
     def capacity_gib(self) -> float:
@@ -147,7 +146,7 @@ class StudyReport:
 
 def read_report(study: SavedStudy) -> StudyReport:
     """Return what the report of a study shows; raises ``BadStudy``."""
-    ended = isinstance(study.about.get("output"), str)
+    ended = study.about.output is not None
     running = study.has_workers or (not ended and is_searched(study.folder))
     answer = stored_answer(study)
     try:

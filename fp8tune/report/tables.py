@@ -108,7 +108,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
 def environment(report: StudyReport) -> list[tuple[str, str]]:
     """Return the hardware and software of the trials, by name."""
     config, about = report.plan.config, report.study.about
-    target, allowed = config.job.target, about.get("allow") or []
+    target, allowed = config.job.target, about.allowed
     count = (
         counted(target.world_size, "GPU") if target.world_size else "GPU count unknown"
     )
@@ -118,8 +118,8 @@ def environment(report: StudyReport) -> list[tuple[str, str]]:
         ("study", report.study.name),
         ("trainer", config.trainer.schema.title),
         ("target", f"{count}, {target.gpu or 'GPU unknown'}"),
-        ("trials", "recorded ones" if report.is_replay else str(about.get("device"))),
-        ("freed by --allow", ", ".join(map(str, allowed)) or "nothing"),
+        ("trials", "recorded ones" if about.is_replay else about.device),
+        ("freed by --allow", ", ".join(allowed) or "nothing"),
         ("GPU memory", capacity),
         ("fp8tune", __version__),
         *_reported(report.study.trials),

@@ -18,6 +18,7 @@ from fp8tune.facts.gpus import is_another
 from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, parse, read
 from fp8tune.job import Job, Unknown
+from fp8tune.search.description import Description
 from fp8tune.search.saved_study import described
 from fp8tune.trials.record import Record
 
@@ -43,7 +44,7 @@ class Calibration(NamedTuple):
 
 
 def choose_calibration(
-    about: Mapping[str, Any], folder: str, studies: str, url: str = ""
+    about: Description, folder: str, studies: str, url: str = ""
 ) -> Calibration:
     """Return the calibration of the search whose study is in ``folder`` or at ``url``.
 
@@ -51,7 +52,7 @@ def choose_calibration(
     """
     if (kept := described(folder, url)) is not None:
         return stored_calibration(kept)
-    if about.get("device") != "cuda":
+    if about.device != "cuda":
         return Calibration()
     here = {name: str(about[name]) for name in VERSIONS if about.get(name)}
     try:
@@ -60,7 +61,7 @@ def choose_calibration(
         return Calibration(note=f"the estimate is not corrected: {error}")
 
 
-def stored_calibration(about: Mapping[str, Any]) -> Calibration:
+def stored_calibration(about: Description) -> Calibration:
     """Return the calibration in a study, checked: anybody may have written it."""
     try:
         lines = (json.dumps(run) for run in about["calibration"]["runs"])

@@ -23,7 +23,6 @@ from fp8tune.search.labels import short_label
 from fp8tune.search.loop import Event
 from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.plan import Plan
-from fp8tune.search.saved_study import COMPARES_LOSSES
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
@@ -211,7 +210,7 @@ class Board:
         Their figures are those of the answer, if the search ended now.
         """
         plan = self.plan
-        compares = self.study.about.get(COMPARES_LOSSES) is not False
+        compares = self.study.about.compares_losses
         answer = answer_so_far(plan, trials, self._objective, compares_losses=compares)
         stays = answer.chosen == plan.baseline
         other = answer.runner_up if stays else plan.baseline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
+from fp8tune.search.description import Description
 from fp8tune.search.plan import Plan, restored
 from fp8tune.search.storage import (
     MAX_BYTES,
@@ -35,11 +36,6 @@ from fp8tune.trainers.about import misnamed
 from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import Trial
 
-SEARCHED_IN = "searched_in"
-"""User attribute of a study in a shared storage: the host and folder of its search."""
-COMPARES_LOSSES = "compares_losses"
-"""User attribute of a study: whether its search compares losses at the end."""
-
 
 class SavedStudy(NamedTuple):
     """A study: its folder, the description of its search, its plan and its trials.
@@ -48,7 +44,7 @@ class SavedStudy(NamedTuple):
     """
 
     folder: str
-    about: dict[str, Any]
+    about: Description
     plan: Plan
     trials: Sequence[Trial]
     has_workers: bool = False
@@ -85,7 +81,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
 
 def look(
     folder: str, url: str = "", most: int = MAX_BYTES
-) -> tuple[dict[str, Any], list[Trial]]:
+) -> tuple[Description, list[Trial]]:
     """Return a study's description and its trials so far, without writing anything.
 
     A search may be running in the folder. A journal of more than ``most`` bytes is not
@@ -118,13 +114,13 @@ def names_in(url: str) -> list[str]:
     return sorted(s.study_name for s in every if "config_text" in s.user_attrs)
 
 
-def stored_where(url: str, about: Mapping[str, Any]) -> str:
+def stored_where(url: str, about: Description) -> str:
     """Return a storage without its password, and where a study in it was searched."""
-    last = str(about.get(SEARCHED_IN, ""))
+    last = about.searched_in
     return without_password(url) + f", last searched in {last}" * bool(last)
 
 
-def described(folder: str, url: str = "") -> dict[str, Any] | None:
+def described(folder: str, url: str = "") -> Description | None:
     """Return a study's description, ``None`` without a study; raises ``BadStudy``."""
     study = _known(folder, url, MAX_BYTES)
     return None if study is None else about_of(study)
@@ -168,7 +164,7 @@ def delete_study(folder: str, url: str = "") -> str:
         if are_alive(study):
             raise BadStudy(f"{folder}: a search is running on it; end that first")
         if url:
-            where = stored_where(url, study.user_attrs)
+            where = stored_where(url, about_of(study))
             deleted = [f"study {study.study_name} in {where}"]
             optuna.delete_study(study_name=study.study_name, storage=study._storage)
     if os.path.isdir(folder):
@@ -177,7 +173,7 @@ def delete_study(folder: str, url: str = "") -> str:
     return " and ".join(deleted)
 
 
-def _plan(about: dict[str, Any]) -> Plan:
+def _plan(about: Description) -> Plan:
     for name in ("config", "output"):
         if b"\0" in os.fsencode(str(about.get(name))):
             raise ValueError(f"{name} is no path")

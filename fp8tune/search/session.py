@@ -8,7 +8,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -29,6 +29,7 @@ from fp8tune.search.calibrate import (
     stored_calibration,
 )
 from fp8tune.search.database import without_password
+from fp8tune.search.description import COMPARES_LOSSES, SEARCHED_IN, Description
 from fp8tune.search.knobs import keys_to_free
 from fp8tune.search.linting import check_config
 from fp8tune.search.loop import Event, Search
@@ -69,8 +70,6 @@ from fp8tune.search.real_trials import (
 )
 from fp8tune.search.recorded import plan_replay
 from fp8tune.search.saved_study import (
-    COMPARES_LOSSES,
-    SEARCHED_IN,
     delete_study,
     load_study,
 )
@@ -210,7 +209,7 @@ def _search(
 def _finish(
     prepared: Prepared,
     outcome: Answer,
-    about: Mapping[str, Any],
+    about: Description,
     options: SearchOptions,
     stop: Stop,
     report: WriteReport,
@@ -285,7 +284,7 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     folder, url = study_to_join(options)
     check_locks(url)
     saved = load_study(folder, url)
-    plan, objective = saved.plan, str(saved.about.get("objective") or SPEED)
+    plan, objective = saved.plan, saved.about.objective
     options = with_runner(options._replace(objective=objective), plan.config)
     watts = objective == ENERGY
     machine = this_machine(options.device, watts=watts, ranks=options.ranks)
@@ -441,7 +440,7 @@ def _open_study(
     ``about`` is what trials depend on besides the config. Also returns what
     corrects the estimate, and the strategy.
     """
-    about = plan.about(**about, allow=list(options.allow))
+    about = Description(plan.about(**about, allow=list(options.allow)))
     if options.objective != SPEED:
         about["objective"] = options.objective
     if options.sampler != "auto":

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
+from fp8tune.search.description import DERIVED, Description
 from fp8tune.search.local_workers import (
     LocalWorkers,
     gpus_of_workers,
@@ -24,7 +24,7 @@ from fp8tune.search.local_workers import (
     worker_name,
 )
 from fp8tune.search.options import NO_WORKERS, SearchOptions
-from fp8tune.search.saved_study import COMPARES_LOSSES, SEARCHED_IN, described
+from fp8tune.search.saved_study import described
 from fp8tune.search.say import note
 from fp8tune.search.slurm import (
     Allocation,
@@ -38,11 +38,6 @@ from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
 from fp8tune.search.study import Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
-DERIVED = (
-    *("calibration", "options", "output", "ending", "answer", "knobs"),
-    *("points", "given", "tuned", "unwritten", SEARCHED_IN, COMPARES_LOSSES),
-)
-"""Parts of a study's description that are not in its name, or follow from others."""
 TEXTS = ("config_text", "files")
 """Parts of a study's description that hold the files of its job."""
 OF_THE_FIRST = (
@@ -164,10 +159,10 @@ def new_study_note(study: Study, options: SearchOptions) -> str:
     return ""
 
 
-def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+def _difference(name: str, about: Description, own: Description) -> str:
     """Return how the search of an earlier study differs from this one."""
     if about.get("overrides") == own.get("overrides"):
-        before, now = _texts(about), _texts(own)
+        before, now = about.texts, own.texts
         if before.keys() != now.keys():
             own_files, others = (", ".join(sorted(each)) for each in (now, before))
             return f"the files of the job are {own_files}, those of {name} {others}"
@@ -188,12 +183,6 @@ def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> 
     changed = [key for key in keys if about.get(key) != own.get(key)]
     names = ", ".join(key.replace("_", " ") for key in changed[:SHOWN])
     return f"changed since {name}: {names or 'the settings'}"
-
-
-def _texts(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each file of a study's job, by its path."""
-    others = {path: text for _, path, text in about.get("files") or ()}
-    return {str(about.get("config")): str(about.get("config_text")), **others}
 
 
 class SomebodyElse:

@@ -37,7 +37,8 @@ from fp8tune import atomic
 from fp8tune.search import CannotSearch
 from fp8tune.search.constraints import LOSS_GAP, constraints_of, set_constraints
 from fp8tune.search.database import without_password
-from fp8tune.search.objective import SPEED, UNITS
+from fp8tune.search.description import Description
+from fp8tune.search.objective import UNITS
 from fp8tune.search.storage import (
     BEAT_S,
     ELSEWHERE,
@@ -118,7 +119,7 @@ class Study:
         return os.path.basename(self.folder)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Description:
         """What identifies the search, and how the last one ended."""
         return about_of(self.optuna)
 
@@ -129,7 +130,7 @@ class Study:
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Store what is searched; forget how an earlier search ended."""
-        objective = about.get("objective") or self.about.get("objective") or SPEED
+        objective = Description({**self.about, **about}).objective
         with errors_of(self.place), warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if self.optuna.metric_names != (names := [UNITS[objective]]):
@@ -248,7 +249,7 @@ class Study:
         about = self.about
         baseline = tuple(about.get("given", ()))
         constraints = constraints_of(self.space, baseline, trial, self.trials)
-        value = _value(trial, about.get("objective", ""))
+        value = _value(trial, about.objective)
         alone = {name: fields.pop(name) for name in ALONE if fields.get(name)}
         for name in ("stage", TAKEN_UP):
             fields.pop(name, None)
@@ -379,13 +380,13 @@ def study_name(folder: str, url: str, storage: optuna.storages.BaseStorage) -> s
     return names[0] if names else os.path.basename(os.path.abspath(folder))
 
 
-def about_of(study: optuna.Study) -> dict[str, Any]:
+def about_of(study: optuna.Study) -> Description:
     """Return what identifies a search, and how the last one ended."""
     about = dict(study.user_attrs)
     ended = about.pop(ENDED, {})
     for name in (TAKEN_UP, ENVIRONMENT):
         about.pop(name, None)
-    return {**about, **(ended if isinstance(ended, dict) else {})}
+    return Description({**about, **(ended if isinstance(ended, dict) else {})})
 
 
 def in_order(trials: Iterable[Trial | None]) -> list[Trial]:

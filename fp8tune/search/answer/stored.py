@@ -22,12 +22,12 @@ from fp8tune.search.answer.decide import answer_so_far, with_config
 from fp8tune.search.answer.wording import UNTIED, message
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
+from fp8tune.search.description import Description
 from fp8tune.search.linting import command_on, quoted
 from fp8tune.search.losses import findings as losses
-from fp8tune.search.objective import SPEED
 from fp8tune.search.options import is_same
 from fp8tune.search.plan import Plan
-from fp8tune.search.saved_study import COMPARES_LOSSES, SavedStudy
+from fp8tune.search.saved_study import SavedStudy
 
 ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over: as many workers of
@@ -42,8 +42,7 @@ def stored_answer(study: SavedStudy) -> Mapping[str, Any]:
     stored = study.about.get("answer")
     if isinstance(stored, dict):
         return stored
-    plan, about, output = study.plan, study.about, study.about.get("output")
-    output = output if isinstance(output, str) else None
+    plan, about, output = study.plan, study.about, study.about.output
     answer = answer_of(study, Ending(SAME_COMMAND) if output is None else Ending())
     commands = next_commands(plan, about, answer, output)
     data = as_json(answer, plan, study.folder, output or "", about, commands)
@@ -65,16 +64,11 @@ def to_store(answer: Answer, plan: Plan, data: dict[str, Any]) -> dict[str, Any]
 def answer_of(study: SavedStudy, ending: Ending) -> Answer:
     """Return the answer that the trials of a study give."""
     plan, trials, about = study.plan, study.trials, study.about
-    objective = str(about.get("objective", SPEED))
+    compares = about.compares_losses
     answer = answer_so_far(
-        plan,
-        trials,
-        objective,
-        ending,
-        compares_losses=about.get(COMPARES_LOSSES) is not False,
+        plan, trials, about.objective, ending, compares_losses=compares
     )
-    device = "" if "records" in about else str(about.get("device"))
-    return with_config(answer, plan, trials, device)
+    return with_config(answer, plan, trials, about.device)
 
 
 def as_json(
@@ -82,7 +76,7 @@ def as_json(
     plan: Plan,
     study: str,
     output: str = "",
-    about: Mapping[str, Any] | None = None,
+    about: Description | None = None,
     commands: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -93,7 +87,7 @@ def as_json(
     ``docs/reference/json.md`` describes its fields.
     """
     space, measured, record = plan.space, answer.measured, answer.record
-    pair, about = measured.pair, about or {}
+    pair, about = measured.pair, about or Description()
     second = answer.runner_up
     return {
         "version": 2,
@@ -136,7 +130,7 @@ def as_json(
         "stability": _stability(answer, plan),
         "world_size": plan.config.job.target.world_size or None,
         "next": list(commands),
-        "replay": "records" in about,
+        "replay": about.is_replay,
     }
 
 
@@ -158,7 +152,7 @@ def _stability(answer: Answer, plan: Plan) -> dict[str, Any] | None:
 
 
 def next_commands(
-    plan: Plan, about: Mapping[str, Any], outcome: Answer, output: str | None
+    plan: Plan, about: Description, outcome: Answer, output: str | None
 ) -> list[str]:
     """Return the command to type after a search, and what to type before it.
 
@@ -176,9 +170,9 @@ def next_commands(
     return [*(password_lines(about) if is_search else ()), command]
 
 
-def password_lines(about: Mapping[str, Any]) -> Iterator[str]:
+def password_lines(about: Description) -> Iterator[str]:
     """Yield the command that sets a storage with a password, which no file has."""
-    storage = str(_kept(about).get("storage"))
+    storage = str(about.options.get("storage"))
     if HIDDEN in storage:
         yield f"export FP8TUNE_STORAGE={quoted(storage)}  # with its password"
 
@@ -187,7 +181,7 @@ class _Study(NamedTuple):
     """A study after its search, and the commands that may follow."""
 
     plan: Plan
-    about: Mapping[str, Any]
+    about: Description
     outcome: Answer
 
     @property
@@ -201,17 +195,16 @@ class _Study(NamedTuple):
         fp8 = self.outcome.measured.fp8_verdict
         loses = self.outcome.is_conclusive and fp8 == "slower"
         loses = loses or self.outcome.find("allow-precision") is not None
-        allowed = self.about.get("allow") or ()
-        return loses and not {"precision", "fp8"}.intersection(allowed)
+        return loses and not {"precision", "fp8"}.intersection(self.about.allowed)
 
     @property
     def on_cpu(self) -> bool:
         """Whether the search was a rehearsal."""
-        return self.about.get("device") == "cpu"
+        return self.about.device == "cpu"
 
     def again(self, budget: str = "", but: Container[str] = (), more: str = "") -> str:
         """Return the search's own command, by default with the same budget."""
-        budget = budget or str(_kept(self.about).get("budget") or self.longer)
+        budget = budget or str(self.about.options.get("budget") or self.longer)
         arguments = "".join(f" {quoted(word)}" for word in self.plan.config.written)
         behind = f" --{arguments}" * bool(arguments)
         options = f"{options_of(self.about, but=but)}{more}{behind}"
@@ -264,7 +257,7 @@ class _Study(NamedTuple):
         if budget := self.larger_budget:
             return self.continued(budget)
         if self.on_cpu:
-            workers = {"workers"} if "slurm" in _kept(self.about) else set()
+            workers = {"workers"} if "slurm" in self.about.options else set()
             return f"{self.again('2h', but={*ON_CPU} - workers)}  # on a GPU"
         config = self.plan.config
         files = config.bytes_by_path
@@ -278,13 +271,13 @@ class _Study(NamedTuple):
         return command_on(config, "lint")
 
 
-def options_of(about: Mapping[str, Any], *only: str, but: Container[str] = ()) -> str:
+def options_of(about: Description, *only: str, but: Container[str] = ()) -> str:
     """Return the options of a study's last search, or ``only`` some of them.
 
     A storage with a password is left to FP8TUNE_STORAGE, as no file has the password.
     """
     words = [""]
-    for name, value in _kept(about).items():
+    for name, value in about.options.items():
         hidden = name == "storage" and HIDDEN in str(value)
         if hidden or name == "budget" or name in but or (only and name not in only):
             continue
@@ -292,8 +285,3 @@ def options_of(about: Mapping[str, Any], *only: str, but: Container[str] = ()) -
         for each in value if isinstance(value, list) else [value]:
             words += [option] if each is True else [option, quoted(str(each))]
     return " ".join(words)
-
-
-def _kept(about: Mapping[str, Any]) -> dict[str, Any]:
-    kept = about.get("options")
-    return kept if isinstance(kept, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.config.reader import Config
@@ -13,6 +13,7 @@ from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.stored import next_commands
+from fp8tune.search.description import Description
 from fp8tune.search.linting import (
     aftermath,
     aftermath_of_job,
@@ -52,7 +53,7 @@ def write_tuned(
     plan: Plan,
     outcome: Answer,
     name: str,
-    about: Mapping[str, Any],
+    about: Description,
     diff_to: TextIO | None,
 ) -> Written:
     """Write the tuned config to ``path``, if any value changes.
@@ -72,7 +73,7 @@ def write_tuned(
         path = tuned(typed)
         left = f"{edited} was changed during the search, so it was not overwritten"
         messages.append(f"{left}: see {path}")
-    source = f"{'replay' if 'records' in about else 'study'} {name}"
+    source = f"{'replay' if about.is_replay else 'study'} {name}"
     names = names_of(path, plan)
     renamed = (lambda each: each) if diff_to else names
     files, _ = write_job(config, chosen, (), renamed)
