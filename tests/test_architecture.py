@@ -328,7 +328,7 @@ def test_only_what_runs_real_trials_knows_the_runners():
         if inside(module, "search")
         and any(inside(name, "runners") for name in imports(module))
     ]
-    names = ("dry_run", "local_workers", "real_trials", "session")
+    names = ("dry_run", "local_workers", "prepare", "real_trials")
     assert users == [f"fp8tune.search.{name}" for name in names]
 
 

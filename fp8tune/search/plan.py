@@ -21,6 +21,7 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
+from fp8tune.search.description import Description
 from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.call import LaunchScript, Program
@@ -63,13 +64,13 @@ class Plan(NamedTuple):
         free = {knob.key for knob in self.space.knobs if not knob.frozen}
         return {*free, self.config.trainer.key_of("grad_accum")}
 
-    def about(self, **more: Any) -> dict[str, Any]:
+    def about(self, **more: Any) -> Description:
         """Return what distinguishes two searches, as stored in their studies.
 
         It suffices to read the study even if the config's file has changed.
         """
         target = self.config.job.target
-        return {
+        about = {
             **_files(self.config),
             **({"overrides": self.config.written} if self.config.written else {}),
             "trainer": self.config.trainer.id,
@@ -81,6 +82,7 @@ class Plan(NamedTuple):
             "given": list(self.baseline),
             **more,
         }
+        return Description(about)
 
 
 def _files(config: Config) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def _files(config: Config) -> dict[str, Any]:
     return about
 
 
-def restored(about: Mapping[str, Any], target: Target) -> Config:
+def restored(about: Description, target: Target) -> Config:
     """Return the config of a study as it was, whatever its files say now."""
     path, data = str(about["config"]), str(about["config_text"]).encode()
     name = about["trainer"]
@@ -210,7 +212,7 @@ def _sized(config: Config, target: Target, otherwise: int) -> Target:
     return target._replace(world_size=declared, world_size_origin=origin)
 
 
-def study_name(plan: Plan, about: dict[str, Any]) -> str:
+def study_name(plan: Plan, about: Mapping[str, Any]) -> str:
     """Return the name of a search's study: the config's, and a digest of ``about``."""
     text = json.dumps(about, sort_keys=True, default=str)
     name = plan.config.typed_path.replace("\\", "/").rsplit("/", 1)[-1]

@@ -10,6 +10,7 @@ from fp8tune.search.calibrate import (
     measured,
     stored_calibration,
 )
+from fp8tune.search.description import Description
 from fp8tune.search.prior import CORRECTED, prior_of_job
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.study import Study
@@ -89,7 +90,8 @@ HERE = {
 
 
 def chosen(folder, **about):
-    return choose_calibration({**HERE, **about}, f"{folder}/own", str(folder))
+    search = Description({**HERE, **about})
+    return choose_calibration(search, f"{folder}/own", str(folder))
 
 
 def test_only_runs_of_this_gpu_and_these_versions_correct_a_search(tmp_path):
