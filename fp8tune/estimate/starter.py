@@ -15,7 +15,9 @@ from fp8tune.estimate.whole import Estimate, estimate
 from fp8tune.facts.gpus import find
 from fp8tune.job import Target
 from fp8tune.suggest import closest
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.trainer import trainer as by_name
 
 STEP_TOKENS = 1 << 20
 """Tokens of an optimizer step if no other number is asked for."""
@@ -49,7 +51,9 @@ def starter(
     ``CannotStart``.
     """
     if not trainer.starter:
-        raise CannotStart(f"there is no config to start from for {trainer.about.title}")
+        having = " and ".join(name for name in trainers() if by_name(name).starter)
+        none = f"there is no config to start from for {trainer.about.title}"
+        raise CannotStart(f"{none}; --trainer takes {having}")
     if model not in models():
         near = closest(model, models())
         hint = f"; did you mean {near}?" if near else f"; known: {', '.join(models())}"

@@ -586,7 +586,7 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
         (
             ("init", "--model", "llama3-8b", "--gpu", "h100", "--world-size", "8"),
             2,
-            "there is no config to start from for Ours",
+            "start from for Ours; --trainer takes kempnerforge and torchtitan",
         ),
     ],
 )
