@@ -216,7 +216,7 @@ def need(command: str, *packages: str) -> None:
         raise Failure(str(error)) from None
 
 
-def read_config(
+def named_config(
     path: str,
     gpu: str | None,
     world_size: int | None,

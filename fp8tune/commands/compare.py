@@ -15,7 +15,7 @@ from fp8tune.cli import (
     gpu_option,
     gpus_per_node_option,
     installed_option,
-    read_config,
+    named_config,
     text_or_json,
     trainer_option,
     with_option,
@@ -152,7 +152,9 @@ def _compare_configs(
     )
     sides = []
     for path in paths:
-        config = read_config(path, gpu, size, gpus_per_node, overrides, trainer, beside)
+        config = named_config(
+            path, gpu, size, gpus_per_node, overrides, trainer, beside
+        )
         try:
             found = list(run((path,), options).diagnostics)
         except Problem as error:

@@ -20,8 +20,8 @@ from fp8tune.cli import (
     calibration_file,
     gpus_per_node_option,
     installed_option,
+    named_config,
     need,
-    read_config,
     text_or_json,
     trainer_option,
     with_option,
@@ -194,7 +194,7 @@ def _config(
 ) -> Config:
     """Read a config with the options that all configs of the command have."""
     target = gpu, world_size, gpus_per_node
-    return read_config(path, *target, overrides, trainer, beside)
+    return named_config(path, *target, overrides, trainer, beside)
 
 
 def _one(

@@ -15,7 +15,7 @@ from fp8tune.cli import (
     gpu_option,
     gpus_per_node_option,
     installed_option,
-    read_config,
+    named_config,
     text_or_json,
     trainer_option,
     with_option,
@@ -79,7 +79,7 @@ def command(
         raise Failure("overrides need the config that they change: name it before --")
     known = None
     if config:
-        known = read_config(config, gpu, world_size, nodes, overrides, trainer, beside)
+        known = named_config(config, gpu, world_size, nodes, overrides, trainer, beside)
     elif trainer and (wrong := misnamed(trainer)):
         raise Failure(wrong)
     else:

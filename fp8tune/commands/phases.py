@@ -13,14 +13,14 @@ from fp8tune.cli import (
     Failure,
     WithOverrides,
     gpu_option,
+    named_config,
     need,
-    read_config,
     trainer_option,
     world_size_option,
 )
 
 if TYPE_CHECKING:
-    from fp8tune.phases.plan import Plan
+    from fp8tune.phases.plan import PhasedRun
 
 GPUS = 8
 """GPUs that one machine has by default."""
@@ -93,7 +93,7 @@ def command(
     from fp8tune.phases.write import phase_configs, summary
 
     _check_files(config, plot)
-    known = read_config(config, gpu, world_size or 0, 0, overrides, trainer)
+    known = named_config(config, gpu, world_size or 0, 0, overrides, trainer)
     folder = _folder(output_dir or os.path.dirname(config), config)
     stem = os.path.basename(config).removesuffix(".toml")
     base = os.path.join(folder, f"{stem}.phases")
@@ -126,7 +126,7 @@ def _check_files(config: str, plot: str) -> None:
         raise Failure(f"--plot {plot}: the file exists")
 
 
-def _draw(found: Plan, plot: str) -> None:
+def _draw(found: PhasedRun, plot: str) -> None:
     from fp8tune.phases.plot import draw
 
     try:

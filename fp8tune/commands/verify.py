@@ -13,7 +13,7 @@ from fp8tune.cli import (
     gpu_option,
     gpus_per_node_option,
     installed_option,
-    read_config,
+    named_config,
     trainer_option,
     world_size_option,
 )
@@ -92,7 +92,7 @@ def command(
     known = None
     if config:
         size = gpus_per_node or 0
-        known = read_config(config, gpu, world_size, size, (), trainer)
+        known = named_config(config, gpu, world_size, size, (), trainer)
     try:
         if follows:
             answer = follow(paths, known, trainer, timeout)

@@ -19,7 +19,7 @@ MOST = 10**7
 """Longest run of which every step is checked."""
 
 
-class Plan(NamedTuple):
+class PhasedRun(NamedTuple):
     """The phases of a run, and the keys that each of them sets."""
 
     config: Config
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
         return found
 
 
-def plan(config: Config, warmup: str, cooldown: str) -> Plan:
+def plan(config: Config, warmup: str, cooldown: str) -> PhasedRun:
     """Return the phases of a config; raises ``CannotPlan``.
 
     ``warmup`` and ``cooldown`` are steps, or a share of the run such as ``5%``.
@@ -80,7 +80,9 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
     )
     for refusal in config.trainer.phases.refusals(job, phases):
         raise CannotPlan(refusal)
-    found = Plan(config, phases, tuple(_settings(config, phase) for phase in phases))
+    found = PhasedRun(
+        config, phases, tuple(_settings(config, phase) for phase in phases)
+    )
     _check_rates(found)
     return found
 
@@ -157,7 +159,7 @@ def _settings(config: Config, phase: Phase) -> tuple[Setting, ...]:
     return tuple(s for s in every if job.given.get(s.key) != s.value)
 
 
-def _check_rates(found: Plan) -> None:
+def _check_rates(found: PhasedRun) -> None:
     """Raise ``CannotPlan`` if a step's learning rate is not that of the whole run."""
     whole = found.learning_rate()
     for phase, rate in found.rates():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fp8tune.phases.plan import Plan
+from fp8tune.phases.plan import PhasedRun
 
 COLOURS = {"bf16": "#4c78a8", "fp8": "#f58518"}
 POINTS = 1000
 """Most points that are drawn of one phase."""
 
 
-def draw(plan: Plan, path: str) -> None:
+def draw(plan: PhasedRun, path: str) -> None:
     """Draw each phase's own learning rate over the unbroken run's, as PNG or SVG."""
     import matplotlib as mpl
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from fp8tune.phases.plan import Plan
+from fp8tune.phases.plan import PhasedRun
 from fp8tune.phases.write import PhaseConfig
 from fp8tune.words import plain
 
@@ -89,7 +89,7 @@ if __name__ == "__main__":
 
 
 def scripts(
-    plan: Plan, configs: Sequence[PhaseConfig], launcher: Sequence[str], base: str
+    plan: PhasedRun, configs: Sequence[PhaseConfig], launcher: Sequence[str], base: str
 ) -> dict[str, bytes]:
     """Return the script, and the file that imports torchao if it needs it, by path.
 
@@ -104,7 +104,10 @@ def scripts(
 
 
 def _script(
-    plan: Plan, configs: Sequence[PhaseConfig], launcher: Sequence[str], imports: str
+    plan: PhasedRun,
+    configs: Sequence[PhaseConfig],
+    launcher: Sequence[str],
+    imports: str,
 ) -> str:
     """Return the text of the script; ``imports`` starts the phase after FP8."""
     config = plan.config

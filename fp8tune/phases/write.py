@@ -16,7 +16,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.phases import CannotPlan
-from fp8tune.phases.plan import Plan
+from fp8tune.phases.plan import PhasedRun
 from fp8tune.trainers.phase import Phase, Setting
 from fp8tune.words import counted, plain
 
@@ -47,7 +47,7 @@ class PhaseConfig(NamedTuple):
     notes: tuple[str, ...]
 
 
-def phase_configs(plan: Plan, folder: str) -> Iterator[PhaseConfig]:
+def phase_configs(plan: PhasedRun, folder: str) -> Iterator[PhaseConfig]:
     """Yield the config of each phase, to be written in ``folder``.
 
     Raises ``CannotPlan`` for a layout that cannot be edited, and for a config that the
@@ -62,7 +62,7 @@ def phase_configs(plan: Plan, folder: str) -> Iterator[PhaseConfig]:
         yield _linted(plan, phase, path, _text(plan, settings, head))
 
 
-def _head(plan: Plan, phase: Phase, name: str) -> str:
+def _head(plan: PhasedRun, phase: Phase, name: str) -> str:
     span = f"steps {phase.start + 1} to {phase.end} of {phase.total}"
     of = f"phase {phase.number} of {len(plan.phases)} of {plain(name)}"
     known = plan.config.trainer
@@ -70,7 +70,7 @@ def _head(plan: Plan, phase: Phase, name: str) -> str:
     return f"{of}: {phase.precision}, {span}{release}"
 
 
-def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
+def _text(plan: PhasedRun, settings: Sequence[Setting], head: str) -> bytes:
     """Return the bytes of the config with the settings and their comments."""
     document = plan.config.document
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
@@ -102,7 +102,7 @@ def _commented(document: ConfigDocument, settings: Sequence[Setting], head: str)
     return apply(document.text, (Edit(at, at, "".join(c)) for at, c in above.items()))
 
 
-def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
+def _check(plan: PhasedRun, text: str, settings: Sequence[Setting]) -> None:
     """Raise ``CannotPlan`` unless the trainer reads the text as it is meant."""
     config = plan.config
     loaded = config.having(document=config.document.read(text)).loaded
@@ -117,7 +117,7 @@ def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
         raise CannotPlan(f"{config.path}: cannot write `{key}` in this layout")
 
 
-def _linted(plan: Plan, phase: Phase, path: str, data: bytes) -> PhaseConfig:
+def _linted(plan: PhasedRun, phase: Phase, path: str, data: bytes) -> PhaseConfig:
     """Return the config with ignore comments for what a phase is meant to be."""
     config = plan.config
     of = f"{phase.number} of {len(plan.phases)}"
@@ -138,7 +138,7 @@ def _linted(plan: Plan, phase: Phase, path: str, data: bytes) -> PhaseConfig:
     return PhaseConfig(phase, path, data, tuple(notes))
 
 
-def _new(plan: Plan, path: str, data: bytes) -> Iterator[Diagnostic]:
+def _new(plan: PhasedRun, path: str, data: bytes) -> Iterator[Diagnostic]:
     """Yield the findings that the config of a phase has and the input has not."""
     config = plan.config
     look = partial(
@@ -152,7 +152,7 @@ def _new(plan: Plan, path: str, data: bytes) -> Iterator[Diagnostic]:
     return new_findings(look(data=config.data), look(data=data))
 
 
-def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:
+def summary(plan: PhasedRun, configs: Sequence[PhaseConfig]) -> Iterator[str]:
     """Yield the lines that tell a user what was written."""
     steps = counted(plan.total, "step")
     yield f"{plan.config.path}: {steps} in {counted(len(configs), 'phase')}"

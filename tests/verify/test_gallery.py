@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.cli import read_config
+from fp8tune.cli import named_config
 from fp8tune.verify.run import verify
 from tests.verify import gallery
 
@@ -25,7 +25,7 @@ def word(run: gallery.Run, folder: Path) -> str:
     if run.config:
         file = folder / "train.toml"
         file.write_text(run.config)
-        config = read_config(str(file), "h100", 1)
+        config = named_config(str(file), "h100", 1)
     return verify(tuple(paths), config).verdict.word
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fp8tune.runners.builtin.spec import Spec
-from fp8tune.runners.builtin.step import Step, Training
+from fp8tune.runners.builtin.step import StepResult, Training
 from fp8tune.runners.builtin.team import gathered, of_rank_0
 from fp8tune.runners.sampling import (
     Steps,
@@ -97,7 +97,7 @@ class Timed(NamedTuple):
     ms: float
     whole_ms: float
     micro_ms: list[float]
-    step: Step
+    step: StepResult
 
 
 def timed_step(
@@ -127,7 +127,7 @@ def timed_step(
     return Timed(ran_ms, whole_ms, micro_ms, step)
 
 
-def _as_logged(step: Step, spec: Spec) -> Step:
+def _as_logged(step: StepResult, spec: Spec) -> StepResult:
     """Return a step with the loss that the trainer logs: rank 0's, or all ranks' mean.
 
     It is averaged in loss runs only: trainers do not log each step.
@@ -212,7 +212,7 @@ def train_for_losses(
     }
 
 
-def check_finite(step: Step) -> None:
+def check_finite(step: StepResult) -> None:
     """Raise ``ArithmeticError`` where loss or gradient is not finite."""
     if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
         raise ArithmeticError("NaN or infinity in loss or gradient")

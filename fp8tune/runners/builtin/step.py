@@ -19,7 +19,7 @@ from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.spec import Spec
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """The result of a step: mean loss, and gradient norm before clipping."""
 
     loss: float
@@ -64,7 +64,7 @@ class Training:
             loss.backward()
         self.optimizer.zero_grad()
 
-    def step(self, count: int = 0) -> Step:
+    def step(self, count: int = 0) -> StepResult:
         """Accumulate, clip and update; the optimizer may still be running.
 
         With ``count`` only that many micro-batches are accumulated.
@@ -96,7 +96,7 @@ class Training:
             all_scales(self.model)
         self.optimizer.zero_grad()
         self.taken += 1
-        return Step(total / count, grad_norm)
+        return StepResult(total / count, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return cross-entropy plus load-balancing losses (scripts/train.py)."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
-from fp8tune.trainers.kempnerforge.loader import Config, Loader
+from fp8tune.trainers.kempnerforge.loader import ConfigLoading, Loader
 from fp8tune.trainers.schema import Schema
 
 MAX_LENGTH = 10_000
@@ -73,7 +73,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     Raises ``Unreadable`` for overrides whose effect is not known.
     """
     schema, said = loader.schema, parse(words)
-    file, config = loader.load(raw), Config(loader)
+    file, config = loader.load(raw), ConfigLoading(loader)
     known = {name: v for name, v in said.values.items() if name in schema.sections}
     config.sections(_overlaid(schema, raw, known))
     for name in said.values.keys() - known.keys():

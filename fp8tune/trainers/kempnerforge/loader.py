@@ -46,7 +46,7 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Hold parsed TOML as the trainer would."""
-        config = Config(self)
+        config = ConfigLoading(self)
         config.sections(raw)
         return config.loaded
 
@@ -98,7 +98,7 @@ def headerless(raw: dict[str, Any], schema: Schema) -> tuple[str, list[str]] | N
     return None
 
 
-class Config(Loading):
+class ConfigLoading(Loading):
     """A config in the making: values, keys that are written, and faults."""
 
     def __init__(self, loader: Loader) -> None:
