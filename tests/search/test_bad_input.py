@@ -9,7 +9,7 @@ import pytest
 from fp8tune.extras import INSTALL
 from fp8tune.search.study import FILES
 from fp8tune.trials.record import LossRun
-from tests.search.replayed import CONFIG, RECORDS, lines
+from tests.search.replayed import CONFIG, RECORDS
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -123,13 +123,6 @@ def test_bad_usage(project, fp8tune, arguments, said):
     done = fp8tune("search", *arguments, "--runner", "replay")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
-
-
-def test_records_are_for_a_replay(project, fp8tune):
-    project({"a.toml": CONFIG, "r.jsonl": lines(RECORDS)})
-    done = fp8tune("search", "a.toml", "--budget", "1h", "--records", "r.jsonl")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "fp8tune: --records needs --runner replay\n"
 
 
 def test_all_missing_packages_are_named_at_once(project, fp8tune, monkeypatch):

@@ -28,6 +28,21 @@ def test_whether_trials_saw_synthetic_data(replay, synthetic):
     assert ("; trained on synthetic data, not on yours\n" in written) is synthetic
 
 
+@pytest.mark.parametrize(
+    ("error", "said"), [(0.04, "+-4.0 %"), (None, "error unknown")]
+)
+def test_a_figure_of_one_gpu_for_many_is_marked_wherever_it_is(replay, error, said):
+    how = "rank 0 of 16, plus 3.0 ms of communication a step by published bandwidths"
+    more = {"extrapolated": how, "extrapolation_error": error}
+    done = replay([but(r, **more) for r in RECORDS], "--output-format", "json")
+    assert done.json["extrapolated"] == {"how": how, "error": error}
+    written = Path("a.tuned.toml").read_text().replace("\n# fp8tune search:", "")
+    whole = f"extrapolated ({said}{' tokens/s' * bool(error)}): {how}"
+    for text in (done.err, written):
+        assert f" (extrapolated, {said})" in text
+        assert whole in text
+
+
 def codes(said):
     return [finding["code"] for finding in said["findings"]]
 
@@ -65,6 +80,8 @@ def test_recorded_settings_have_to_leave_memory_too(replay, gpu, capacity_gib, b
     target = ("--gpu", gpu) if gpu else ()
     _, said = answered(replay, [ran(GIVEN, 100, peak_gib=20.0), full], *target)
     assert said["knobs"][BATCH] == best
+    lacking = [each["knobs"][BATCH] for each in said["memory_shortage"]]
+    assert lacking == [4] * (best == 2)
 
 
 def test_the_budget_that_should_settle_it_does(replay):
@@ -159,21 +176,7 @@ def test_odd_records(replay, records, code, knobs, verdict):
     chosen = None if knobs is None else SPACE.values(knobs)
     assert (ended, said["knobs"], said["verdict"]) == (code, chosen, verdict)
     assert said["seconds"] <= 7200
-
-
-@pytest.mark.parametrize(
-    ("records", "advice"),
-    [
-        ([ran(GIVEN, outcome="oom")], "try-less-memory"),
-        ([ran(GIVEN, cost_s=1e6)], "no-trial-ended"),
-        ([ran(BF16)], "frozen-knobs-not-recorded"),
-    ],
-)
-def test_advice_where_nothing_succeeds(replay, records, advice):
-    code, said = answered(replay, records)
-    assert (code, said["output"]) == (1, None)
-    assert codes(said)[0] == "no-trial-succeeded"
-    assert codes(said)[-1] == advice
+    assert code == 0 or said["output"] is None
 
 
 ONE_MICRO_BATCH = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")

@@ -299,6 +299,11 @@ def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8t
             "it is to run on 3",
         ),
         (("--runner", "replay"), "--runner replay needs --records FILE"),
+        (("--records", "r.jsonl"), "--records needs --runner replay"),
+        (
+            ("--runner", "builtin", "--python", sys.executable),
+            "--python needs --runner trainer or command",
+        ),
     ],
 )
 def test_it_is_refused_as_the_search_would_be(titan, fp8tune, options, said):

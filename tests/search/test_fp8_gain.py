@@ -37,14 +37,6 @@ def test_bf16_that_is_as_fast_or_may_be(replay, bf16, code):
     assert (code, SPEED) in findings(said)
 
 
-def test_bf16_that_never_ran(replay):
-    """Where the budget ends before the confirmation."""
-    _, said = answered(replay, RECORDS, budget="6m")
-    finding = said["findings"][-1]
-    assert (finding["code"], said["fp8_gain"]) == ("bf16-not-measured", None)
-    assert [f.get("budget_s") for f in said["findings"][1:]] == [1500.0, None, None]
-
-
 def powered(*watts):
     return [
         r._replace(tokens_per_joule=r.tokens_per_second / w, power_w=w)

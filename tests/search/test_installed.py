@@ -51,17 +51,3 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     assert [note.rpartition("[")[2].rstrip("]") for note in notes] == why
     found = config.trainer.id, config.job["precision"]
     assert found == (f"llamafactory=={llamafactory}", precision)
-
-
-def test_a_python_that_does_not_run_is_named(fp8tune, project):
-    root = project()
-    (root / "train.yaml").write_text(CONFIG)
-    asked = ("search", "train.yaml", "--budget", "1m", "--device", "cpu")
-    done = fp8tune(*asked, "--runner", "trainer", "--python", "/no/such/python")
-    assert done.code == 2
-    assert done.err == "fp8tune: --python /no/such/python: no such program\n"
-    done = fp8tune(*asked, "--runner", "builtin", "--python", sys.executable)
-    assert (done.code, done.err) == (
-        2,
-        "fp8tune: --python needs --runner trainer or command\n",
-    )

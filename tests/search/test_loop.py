@@ -21,8 +21,6 @@ from tests.search.tries import (
     InOrder,
     ran,
     space_of,
-    without_numbers,
-    without_trial_numbers,
 )
 
 BEST_BF16 = (2, 1, 1, 0)
@@ -35,19 +33,26 @@ RECORDS = [
 ]
 
 
-def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
-    space = space_of(records)
-    study = Study(SPACE)
-    runner = kwargs.pop("runner", Replay)(records, space)
-    strategy = kwargs.pop("strategy", InOrder(*points))
-    search = Search(
-        space, GIVEN, Peer(study, runner), strategy, study, budget, **kwargs
-    )
-    return (
-        search,
-        search.run(),
-        [(t.stage, space.point(t.record.knobs)) for t in study.trials],
-    )
+def searched(
+    records=RECORDS,
+    budget=7200.0,
+    points=(OTHER, BEST),
+    study=None,
+    runner=Replay,
+    strategy=None,
+    **more,
+):
+    """Search, maybe with a study that is there; the answer, and the new stages."""
+    space, study = space_of(records), study or Study(SPACE)
+    before, replay = len(study.trials), runner(records, space)
+    for trial in study.trials:
+        if trial.record.ok:
+            replay.skip(space.point(trial.record.knobs))
+    strategy = strategy or InOrder(*points)
+    peer = Peer(study, replay)
+    search = Search(space, GIVEN, peer, strategy, study, budget, **more)
+    found, new = search.run(), study.trials[before:]
+    return search, found, [(t.stage, space.point(t.record.knobs)) for t in new]
 
 
 def test_baseline_search_and_confirmation():
@@ -212,58 +217,21 @@ def test_each_trial_is_heard_of_twice():
     assert heard[0].left == 7198
 
 
-@each("kept", range(11))
-def test_a_search_goes_on_where_it_was_killed(kept):
-    space = space_of(RECORDS)
-    whole = Study(SPACE)
-
-    def run(study):
-        runner = Replay(RECORDS, space)
-        for trial in study.trials:
-            runner.skip(space.point(trial.record.knobs))
-        strategy = InOrder(OTHER, BEST)
-        return Search(space, GIVEN, Peer(study, runner), strategy, study, 7200.0).run()
-
-    found = run(whole)
-    resumed = Study(SPACE)
-    for trial in whole.trials[:kept]:
-        place = trial._asdict()
-        for name in ("number", "process", "position"):
-            del place[name]
-        resumed.add(**place)
-    assert without_trial_numbers(run(resumed)) == without_trial_numbers(found)
-    assert without_numbers(resumed.trials) == without_numbers(whole.trials)
-
-
-def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):
-    """Search with a study that is there already; its stages from then on."""
-    space = space_of(records)
-    before = len(study.trials)
-    runner = Replay(records, space)
-    for trial in study.trials:
-        if trial.record.ok:
-            runner.skip(space.point(trial.record.knobs))
-    strategy = InOrder(*points)
-    Search(space, GIVEN, Peer(study, runner), strategy, study, budget).run()
-    return [(t.stage, space.point(t.record.knobs)) for t in study.trials[before:]]
-
-
 def test_a_larger_budget_goes_on_with_the_search():
     study = Study(SPACE)
-    assert ("confirm", GIVEN) in resumed(study, 300.0, points=(OTHER,))
-    assert ("search", BEST) not in resumed(study, 300.0)
-    more = resumed(study, 7200.0)
+    assert ("confirm", GIVEN) in searched(budget=300.0, points=[OTHER], study=study)[2]
+    assert ("search", BEST) not in searched(budget=300.0, study=study)[2]
+    more = searched(study=study)[2]
     assert more[:2] == [("search", BEST), ("confirm", BEST)]
 
 
 def test_a_config_that_a_small_budget_cut_short_is_tried_again():
     slow = [ran(GIVEN, 100, cost_s=500.0), ran(BEST, 150)]
     study = Study(SPACE)
-    assert resumed(study, 60.0, slow, ())[:1] == [("baseline", GIVEN)]
-    assert study.trials[0].record.outcome == "hang"
-    assert resumed(study, 60.0, slow, ()) == []
-    assert resumed(study, 7200.0, slow, ())[:1] == [("baseline", GIVEN)]
-    assert study.trials[1].record.ok
+    again, none = [("baseline", GIVEN)], []
+    for budget, begins in ((60.0, again), (60.0, none), (7200.0, again)):
+        assert searched(slow, budget, (), study)[2][:1] == begins
+    assert [trial.record.outcome for trial in study.trials[:2]] == ["hang", "ok"]
 
 
 def test_what_a_small_budget_cut_short_is_chosen_after_all():
@@ -271,13 +239,7 @@ def test_what_a_small_budget_cut_short_is_chosen_after_all():
     study = Study(SPACE)
     late = ran(BEST, outcome="compile", message="given up in stage compile")
     study.add("search", late, budget_s=600.0)
-    space = space_of(RECORDS)
-    points = InOrder(OTHER, BEST)
-    budget_s = 7200.0
-    search = Search(
-        space, GIVEN, Peer(study, Replay(RECORDS, space)), points, study, budget_s
-    )
-    assert search.run().chosen == BEST
+    assert searched(study=study)[1].chosen == BEST
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,6 @@ def test_settings_that_cannot_be_used(project, fp8tune, table, said):
         assert said in done.err
 
 
-def test_the_command_without_a_path(project, fp8tune):
-    project({"a.toml": CONFIG, "b.toml": CONFIG})
-    done = fp8tune("search", "--budget", "1h", "--device", "cpu")
-    assert done.code == 2
-    assert "2 train configs here, name one: a.toml, b.toml" in done.err
-
-
 def test_the_options_that_make_the_same_search_again():
     """Without what has its default or is asked for once."""
     options = SearchOptions(

@@ -151,25 +151,6 @@ def test_replicas_without_shards_are_shards(project):
     assert ranks_of_trial(config) == 4
 
 
-@pytest.mark.parametrize(
-    ("gpu", "allow", "offered"),
-    [
-        ("h100", ("precision",), ("bf16", "fp8")),
-        ("h100", ("train.mixed_precision",), ("bf16", "fp8")),
-        ("", ("precision",), ("bf16", "fp8")),
-        ("h100", (), ("bf16",)),
-        ("a100", ("precision",), ("bf16",)),
-    ],
-)
-def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
-    text = PATH.read_text().replace('"fp8"', '"bf16"')
-    config = read_config("a.toml", text.encode(), Target(gpu, 1, "--gpu" * bool(gpu)))
-    made = plan_for_trials(config, allow, "cpu")
-    knob = made.space.knob("precision")
-    assert (knob.values, knob.frozen) == (offered, len(offered) == 1)
-    assert made.space.value(made.baseline, "precision") == "bf16"
-
-
 def test_a_model_that_a_cpu_cannot_train_is_refused(project, fp8tune):
     large = (
         PATH.read_text()

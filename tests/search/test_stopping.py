@@ -237,13 +237,6 @@ def test_a_lost_terminal_is_nothing_under_nohup(command):
     assert command.left() == []
 
 
-def test_a_killed_search_leaves_no_trial_behind(command):
-    process = command.at_work()
-    process.kill()
-    process.communicate()
-    assert command.left() == []
-
-
 def test_two_searches_of_one_study(command):
     first = command.at_work()
     second = command.start()

@@ -128,11 +128,6 @@ def test_one_run_that_climbs_in_the_first_steps_rejects_nothing():
     )
 
 
-def test_a_setting_in_another_precision_need_not_have_been_tried():
-    assert SPACE.in_precision(BEST, "bf16") == BEST_BF16
-    assert SPACE.in_precision(BEST, "fp16") is None
-
-
 def test_the_same_seed_in_one_precision_alone_is_no_pair():
     told = found(*both(), made.curve("fp8", seed=99))
     assert told.tested.seeds == 3

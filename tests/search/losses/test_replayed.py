@@ -60,14 +60,6 @@ def test_what_fp8_learns_is_compared_whatever_the_aim(replay, runs, code):
     assert (said["knobs"] is None) == bool(code)
 
 
-def test_that_fp8_was_rejected_is_said_first(replay):
-    known = records(*LOST)
-    done = replay(known, "--allow", "precision", config=WITH_WARMUP)
-    lines = [line for line in done.out.splitlines() if "rejected" in line]
-    assert lines[0].startswith("FP8 is rejected: it does not learn as bf16 does")
-    assert "rejected" not in replay(records(*LEARNED), config=WITH_WARMUP).out
-
-
 def test_records_of_another_warmup_are_none_of_this_config(replay):
     code, said = told(replay, LEARNED, config=CONFIG)
     assert code == 0

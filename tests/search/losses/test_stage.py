@@ -80,23 +80,23 @@ def runner(**how):
 
 
 def searched(
-    made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
+    made=Learning,
+    budget=7200.0,
+    conditions=CONDITIONS,
+    records=RECORDS,
+    study=None,
+    space=None,
+    given=GIVEN,
+    strategy=None,
 ):
-    space = space_of(records)
+    space = space or space_of(records)
     study = study or Study(space)
     replay = made(records, space)
     for trial in timed(study.trials):
         replay.skip(space.point(trial.record.knobs))
-    strategy = InOrder(OTHER, BEST)
-    search = Search(
-        space,
-        GIVEN,
-        Peer(study, replay),
-        strategy,
-        study,
-        budget,
-        conditions=conditions,
-    )
+    strategy = strategy or InOrder(OTHER, BEST)
+    peer, known = Peer(study, replay), {"conditions": conditions}
+    search = Search(space, given, peer, strategy, study, budget, **known)
     return search.run(), study
 
 
@@ -193,20 +193,9 @@ def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
 
 
 def test_bf16_is_next_where_precision_may_change():
-    records = [*RECORDS]
-    space = space_of(records)
-    knobs = [k._replace(frozen=False) for k in space.knobs]
-    study, made = Study(space), runner(nan=(8, 16))
-    free = type(space)(knobs, space.only)
-    found = Search(
-        free,
-        GIVEN,
-        Peer(study, made(records, free)),
-        InOrder(OTHER, BEST),
-        study,
-        7200.0,
-        conditions=CONDITIONS,
-    ).run()
+    space = space_of(RECORDS)
+    free = Space([k._replace(frozen=False) for k in space.knobs], space.only)
+    found, _ = searched(runner(nan=(8, 16)), space=free)
     assert (found.chosen, found.verdict, found.ending.unchecked) == (
         BEST_BF16,
         "faster",
@@ -297,26 +286,11 @@ def test_a_refusal_is_said():
 
 
 def test_bf16_has_nothing_to_compare():
-    records = [
-        ran(BF16, 90, step_ms=STEP_MS),
-        ran(BEST_BF16, 120, step_ms=STEP_MS),
-    ]
-    space, study = space_of(records), Study(SPACE)
-    replay, strategy = Learning(records, space), InOrder(BEST_BF16)
-    found = Search(
-        space,
-        BF16,
-        Peer(study, replay),
-        strategy,
-        study,
-        7200.0,
-        conditions=CONDITIONS,
-    ).run()
-    assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
-        BEST_BF16,
-        "",
-        0,
-    )
+    in_bf16 = [ran(BF16, 90, step_ms=STEP_MS), ran(BEST_BF16, 120, step_ms=STEP_MS)]
+    order = InOrder(BEST_BF16)
+    found, study = searched(records=in_bf16, given=BF16, strategy=order)
+    assert (found.chosen, found.ending.unchecked) == (BEST_BF16, "")
+    assert stages(study)[1] == 0
 
 
 RECIPE = Knob("fp8_recipe", ("tensorwise", "rowwise"), "fp8_recipe")
@@ -343,27 +317,13 @@ RECIPES = [
 TRIED = with_recipe(BEST), ROWWISE
 
 
-def recipes_searched(
-    made=Learning,
-    budget=7200.0,
-    conditions=CONDITIONS,
-    tried=TRIED,
-    little=(),
-):
-    space = Space(
-        WITH_RECIPE.knobs, [WITH_RECIPE.point(record.knobs) for record in RECIPES]
+def recipes_searched(made=Learning, tried=TRIED, little=(), **how):
+    points = [WITH_RECIPE.point(record.knobs) for record in RECIPES]
+    space, given = Space(WITH_RECIPE.knobs, points), with_recipe(GIVEN)
+    order = InOrder(*tried, little=little)
+    found, study = searched(
+        made, records=RECIPES, space=space, given=given, strategy=order, **how
     )
-    study = Study(space)
-    search = Search(
-        space,
-        with_recipe(GIVEN),
-        Peer(study, made(RECIPES, space)),
-        InOrder(*tried, little=little),
-        study,
-        budget,
-        conditions=conditions,
-    )
-    found = search.run()
     return found, [finding.code for finding in found.findings], study
 
 

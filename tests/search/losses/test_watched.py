@@ -4,11 +4,10 @@ import pytest
 
 pytest.importorskip("rich")
 
-from fp8tune.search.answer.wording import trial_result
 from fp8tune.search.live import Board
 from tests.search.losses.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
-from tests.search.tries import BEST, trials
+from tests.search.tries import trials
 
 __all__ = ["plan"]
 COMPARED = trials(
@@ -24,12 +23,3 @@ def test_runs_for_their_losses_have_a_loss_and_no_speed(plan):
         "5 batch 4, bf16 (losses) loss 2.995 10 s",
         "6 batch 4 (losses) lost its loss 10 s",
     ]
-
-
-def test_a_run_is_told_by_its_loss():
-    made, lost = trials(
-        ("stability", learned(curve("fp8"), BEST)),
-        ("stability", learned(curve("fp8", nan=True), BEST)),
-    )
-    assert trial_result(made).startswith("loss 3, 10 s")
-    assert trial_result(lost) == "lost its loss (NaN) after 10 s"
