@@ -88,10 +88,9 @@ def test_a_change_that_frees_too_little_is_marked(fp8tune, project):
     assert line.endswith("out of memory)")
 
 
-def test_a_mask_leaves_lower_bounds(fp8tune, project):
+def test_a_mask_leaves_lower_bounds(estimated):
     packed = "[data]\npack_sequences = true\ndataset_path = 'x'\ntokenizer_path = 'y'\n"
-    project({"a.toml": SEVEN_B + packed})
-    outcome = fp8tune("estimate", "a.toml", *H200)
+    outcome = estimated(SEVEN_B + packed, *H200)
     words = " ".join(outcome.out.split())
     assert outcome.code == 0
     assert "GiB per GPU; no estimate covers the attention mask of packed" in words
@@ -101,7 +100,7 @@ def test_a_mask_leaves_lower_bounds(fp8tune, project):
         in words
     )
     assert all(cell.startswith(">") for cell in row(outcome.out, "bf16 none"))
-    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    said = estimated(SEVEN_B + packed, *H200, *JSON).json
     assert said["memory"]["peak_gib"] is None
     assert said["memory"]["low_gib"] > 50
 
