@@ -6,20 +6,7 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked
 from fp8tune.search.real_trials import plan_search, read_as_installed
 from tests.each import each
-
-CONFIG = """\
-model_name_or_path: meta-llama/Llama-3.1-8B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: numbers
-template: llama3
-cutoff_len: 4096
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 2
-bf16: true
-fp8: true
-"""
+from tests.search.test_written_formats import FACTORY
 
 
 @each(
@@ -37,7 +24,7 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     tmp_path, monkeypatch, llamafactory, transformers, precision, why
 ):
     path, site = tmp_path / "train.yaml", tmp_path / f"{llamafactory}-{transformers}"
-    path.write_text(CONFIG)
+    path.write_text(f"{FACTORY}fp8: true\n")
     installed = {"llamafactory": llamafactory, "transformers": transformers}
     for name, version in installed.items():
         folder = site / f"{name}-{version}.dist-info"
