@@ -52,10 +52,6 @@ def test_each_verdict(fp8tune, project, batch, fit, segments, code):
 
 def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
     project({"a.toml": SEVEN_B.replace('"full"', '"none"')})
-    outcome = fp8tune("estimate", "a.toml", *H200)
-    assert outcome.code == 1
-    assert "does FP8 pay" not in outcome.out
-    assert "speed:" not in outcome.out
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     assert (said["fit"], said["fp8_pays"]) == ("out-of-memory", "unknown")
     assert set(said["speed"].values()) - {said["speed"]["fp8_flop_share"]} <= {
@@ -67,7 +63,6 @@ def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
     for cell in said["grid"]:
         too_much = cell["fit"] in ("probably-out-of-memory", "out-of-memory")
         assert (cell["tokens_per_second"] is None) is too_much
-    assert "full activation checkpointing" in outcome.out
 
 
 def test_a_run_that_may_be_too_large_has_a_gain_if_it_fits(fp8tune, project):

@@ -206,10 +206,8 @@ def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
 def test_a_warmup_that_no_record_compares_is_said(replay):
     done = replay(RECORDS, "--allow", "warmup")
     why = "the records have no loss runs, so no warmup is tried"
-    assert (done.code, done.err) == (
-        0,
-        f"note: --allow warmup has no effect: {why}\n",
-    )
+    assert done.code == 0
+    assert done.err == f"note: --allow warmup has no effect: {why}\n"
 
 
 def test_a_trial_that_hung_while_there_was_time_stays(replay):

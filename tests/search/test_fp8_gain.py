@@ -25,6 +25,9 @@ def test_bf16_that_is_faster_comes_first(replay):
     assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "fp8", 0.875)
     code, said = answered(replay, records, "--allow", "precision")
     assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "bf16", 0.875)
+    assert findings(said)[:2] == [("fp8-slower-than-bf16", SPEED), ("faster", SPEED)]
+    speeds = said["tokens_per_second"]
+    assert speeds["bf16_baseline"] == speeds["chosen"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.answer.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
+from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND
 from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
@@ -55,19 +55,6 @@ def searched(
     return search, found, [(t.stage, space.point(t.record.knobs)) for t in new]
 
 
-def test_baseline_search_and_confirmation():
-    search, found, stages = searched()
-    first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    turns = [BEST, GIVEN, BEST, GIVEN]
-    turns += [BEST_BF16, BF16, BEST, BEST_BF16]  # is another batch better in bf16?
-    assert stages == [*first, *(("confirm", point) for point in turns)]
-    assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 630.0)
-    assert (found.trials, found.oom_trials) == (len(stages), 1)
-    assert found.speed.fp8_gain.value == 1.25
-    assert found.ending.next_step == NOTHING_MORE
-    assert not search.interrupted
-
-
 def test_confirmations_take_their_time():
     least = []
 
@@ -78,26 +65,6 @@ def test_confirmations_take_their_time():
 
     _, _, stages = searched(runner=Asked)
     assert least == [CONFIRMED_S * (stage == "confirm") for stage, _ in stages]
-
-
-def test_only_what_ran_before_is_measured_again():
-    events = []
-    searched(watch=events.append)
-    begun = [event.proposal for event in events if event.trial is None]
-    said = [p.reason for p in begun if (p.point, p.stage) == (BEST_BF16, "confirm")]
-    assert said == ["comparison run", "confirmation run"]
-    said = {
-        p.reason for p in begun if p.stage == "confirm" and p.point in (BEST, GIVEN)
-    }
-    assert said == {"confirmation run"}
-
-
-def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
-    slow = [r for r in RECORDS if r.knobs != SPACE.values(BEST)]
-    _, found, stages = searched([*slow, ran(BEST, 50)])
-    first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    assert stages[:4] == [*first, ("bf16-baseline", BF16)]
-    assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
 LAST = (0, 1, 1, 1)
@@ -206,15 +173,6 @@ def test_ctrl_c_ends_with_what_is_known():
     assert stages[-1] == ("search", OTHER)
     search.study.refresh()
     assert search.study.running == {}, "the trial is given back at once"
-
-
-def test_each_trial_is_heard_of_twice():
-    heard = []
-    _, found, _ = searched(watch=heard.append)
-    assert len(heard) == 2 * found.trials
-    assert [event.trial is None for event in heard] == [True, False] * found.trials
-    assert heard[0].proposal == PlannedTrial(GIVEN, "baseline", "baseline")
-    assert heard[0].left == 7198
 
 
 def test_a_larger_budget_goes_on_with_the_search():

@@ -27,6 +27,11 @@ from tests.search.tries import (
 )
 
 
+def decided(*pairs):
+    """The answer to trials of a stage and a record."""
+    return decide(history(*pairs), 1.0)
+
+
 @pytest.mark.parametrize("outcome", ["oom", "nan", "user", "compile"])
 def test_what_once_failed_for_good_is_not_chosen(outcome):
     mixed = trials(
@@ -124,7 +129,7 @@ def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
 )
 def test_enough_memory_or_nothing_known_of_it(fields):
     pairs = ("baseline", ran(GIVEN)), ("search", ran(BEST, 200, **fields))
-    found = decide(history(*pairs), 1.0)
+    found = decided(*pairs)
     assert (found.chosen, found.memory_shortage) == (BEST, {})
 
 
@@ -145,21 +150,18 @@ def test_enough_memory_or_nothing_known_of_it(fields):
     ],
 )
 def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected):
-    found = decide(history(("baseline", ran(GIVEN, **FULL)), *others), 1.0)
+    found = decided(("baseline", ran(GIVEN, **FULL)), *others)
     assert (found.chosen, found.verdict) == expected
     assert GIVEN in found.memory_shortage
 
 
 def test_bf16_that_lacks_memory_is_no_reference():
     best = SPACE.in_bf16(BEST)
-    found = decide(
-        history(
-            ("baseline", ran(GIVEN, more={"alloc_retries": 3})),
-            ("bf16-baseline", ran(BF16, 120, more={"alloc_retries": 3})),
-            ("confirm", ran(BEST, 110)),
-            ("confirm", ran(best, 88)),
-        ),
-        9.0,
+    found = decided(
+        ("baseline", ran(GIVEN, more={"alloc_retries": 3})),
+        ("bf16-baseline", ran(BF16, 120, more={"alloc_retries": 3})),
+        ("confirm", ran(BEST, 110)),
+        ("confirm", ran(best, 88)),
     )
     values = found.speed.bf16_baseline.value, found.speed.fp8_gain.value
     assert (found.chosen, *values) == (BEST, 88, 1.25)

@@ -48,12 +48,3 @@ def test_the_versions_of_the_trainers_own_python(config):
     later = unsafe_versions(config, (), NAN | {"torch": "2.16.0"}, "cuda")
     check_versions(later)
     assert [match.checked for match in later] == [False]
-
-
-@pytest.mark.parametrize("allow", ["fp8", "precision", "train.mixed_precision"])
-def test_a_bf16_config_that_a_search_may_put_into_fp8(allow):
-    text = SMALL.replace('"fp8"', '"bf16"')
-    config = read_config("a.toml", text.encode(), Target("", 0), "", 1)
-    assert config.job["precision"] == "bf16"
-    assert not unsafe_versions(config, (), NAN, "cuda")
-    assert unsafe_versions(config, (allow,), NAN, "cuda")

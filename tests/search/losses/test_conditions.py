@@ -38,11 +38,9 @@ def test_without_a_schedule_there_is_no_warmup():
     made = conditions_for_trials(
         config('name = "none"\nwarmup_steps = 100\n'), ("warmup",), 1
     )
-    assert (made.warmup_steps, made.may_change_warmup, made.scheduled) == (
-        0,
-        False,
-        False,
-    )
+    assert made.warmup_steps == 0
+    assert made.may_change_warmup is False
+    assert made.scheduled is False
 
 
 @pytest.mark.parametrize(

@@ -135,17 +135,6 @@ def test_a_run_that_is_not_offered_ends_it():
     assert asked(how_good(0.0), conditions) == pairs(8, 1)
 
 
-@pytest.mark.parametrize("kept", range(1, 10))
-def test_what_comes_next_follows_from_the_runs_so_far(kept):
-    train = how_good(0.0)
-    whole, runs = asked(train), []
-    for _ in range(kept):
-        run = next_run(SPACE, BEST, runs, CONDITIONS, STEPS)
-        runs.append(train(run.precision, run.loss_run))
-    run = next_run(SPACE, BEST, runs, CONDITIONS, 5)
-    assert (run.precision, run.loss_run.seed - FIRST_SEED) == whole[kept][:2]
-
-
 STEP_MS = (100.0, 100.0, 100.0)
 TRIED = trials(
     ("baseline", ran(GIVEN, step_ms=(900.0,), cost_s=9.0)),

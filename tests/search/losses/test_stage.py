@@ -109,11 +109,9 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     found, study = searched()
     assert found.chosen == BEST
     assert found.learns.verdict == "inside"
-    assert (found.learns.proposed_warmup, found.ending.unchecked, found.rejected) == (
-        2,
-        "",
-        {},
-    )
+    assert found.learns.proposed_warmup == 2
+    assert found.ending.unchecked == ""
+    assert found.rejected == {}
     assert stages(study) == (8, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
     first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
@@ -196,11 +194,9 @@ def test_bf16_is_next_where_precision_may_change():
     space = space_of(RECORDS)
     free = Space([k._replace(frozen=False) for k in space.knobs], space.only)
     found, _ = searched(runner(nan=(8, 16)), space=free)
-    assert (found.chosen, found.verdict, found.ending.unchecked) == (
-        BEST_BF16,
-        "faster",
-        "",
-    )
+    assert found.chosen == BEST_BF16
+    assert found.verdict == "faster"
+    assert found.ending.unchecked == ""
     assert list(found.rejected) == [BEST]
 
 
@@ -227,10 +223,8 @@ def test_divergence_in_the_config_s_own_first_steps_rejects_it():
 def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
     found, study = searched(runner(nan=range(2000)), conditions=LONG)
     assert (found.chosen, found.verdict, found.rejected) == (BEST, "inconclusive", {})
-    assert (found.learns.may_diverge, found.learns.first_steps.verdict) == (
-        True,
-        "inside",
-    )
+    assert found.learns.may_diverge is True
+    assert found.learns.first_steps.verdict == "inside"
     assert stages(study) == (8, 12)
     assert searched(conditions=LONG)[0].verdict == "faster"
     assert stages(searched(conditions=LONG)[1]) == (8, 6)
@@ -244,19 +238,15 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     known = found.ending.unchecked, found.ending.checking_s
     assert known == ("no time for its other runs", 55 * 60.0)
     longer = searched(made, 51 * 60.0, LONG, study=study)[0]
-    assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
-        "",
-        "inside",
-    )
+    assert longer.ending.unchecked == ""
+    assert longer.learns.first_steps.verdict == "inside"
 
 
 def test_outside_is_said_and_not_rejected():
     found, _ = searched(runner(by=0.5))
-    assert (found.chosen, found.learns.verdict, found.learns.proposed_warmup) == (
-        BEST,
-        "outside",
-        None,
-    )
+    assert found.chosen == BEST
+    assert found.learns.verdict == "outside"
+    assert found.learns.proposed_warmup is None
 
 
 @pytest.mark.parametrize(("outcome", "count"), [("oom", 1), ("launch", 2)])
@@ -329,11 +319,9 @@ def recipes_searched(made=Learning, tried=TRIED, little=(), **how):
 
 def test_a_recipe_is_chosen_after_its_losses_were_compared():
     found, codes, study = recipes_searched()
-    assert (found.chosen, found.verdict, found.learns.verdict) == (
-        ROWWISE,
-        "faster",
-        "inside",
-    )
+    assert found.chosen == ROWWISE
+    assert found.verdict == "faster"
+    assert found.learns.verdict == "inside"
     assert "unproven" not in codes
     assert stages(study)[1] > 0
 
