@@ -10,7 +10,6 @@ import pytest
 
 from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.config import CannotWrite
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
@@ -22,6 +21,7 @@ from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
 from tests.each import each
+from tests.runners.trainer.conftest import FEW
 
 TRAINS = str(Path(__file__).parent / "trains.py")
 LAUNCH = """\
@@ -280,8 +280,7 @@ def test_a_trial_of_a_script_that_a_launcher_starts(site, project, ranks, outcom
     ours = config_of_trials(config, launch.recipe)
     ours = ours._replace(program=Program((), (TRAINS, "without_end")))
     runner = trainer_runner(launch, ours, device="cpu")
-    few = Sampling(min_steps=3, max_steps=6, warm_steps=1)
-    found = runner.ready(few, str(site), None).run({}, TrialLimits(60.0))
+    found = runner.ready(FEW, str(site), None).run({}, TrialLimits(60.0))
     assert (found.outcome, found.message) == outcome
     assert not [path for path in site.iterdir() if path.name.startswith("fp8tune-")]
     assert not processes_of(TRAINS)
