@@ -13,7 +13,6 @@ from tests.search.tries import (
     GIVEN,
     KNOBS,
     OTHER,
-    PRECISION,
     SPACE,
     history,
     ran,
@@ -272,16 +271,13 @@ def confirmed(bf16, found, given=2):
 )
 def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
     after = confirmed(bf16, found)
-    runs = [2 ** SPACE.point(t.record.knobs)[0] for t in after if is_bf16(t)]
+    points = [SPACE.point(trial.record.knobs) for trial in after]
+    runs = [2 ** point[0] for point in points if not point[3]]
     assert set(runs) == tried
     assert runs.count(best) == max(map(runs.count, runs)) >= 2
     said = decide(History(SPACE, FP8[2], after), 0.0)
     assert (said.chosen, said.speed.bf16_baseline.value) == (FP8[8], bf16[best])
     assert said.speed.fp8_gain.value == pytest.approx(200.0 / bf16[best])
-
-
-def is_bf16(trial):
-    return trial.record.knobs[PRECISION] == "bf16"
 
 
 def test_a_rehearsal_chooses_in_the_config_s_precision():

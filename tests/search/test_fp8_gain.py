@@ -40,16 +40,13 @@ def test_bf16_that_is_as_fast_or_may_be(replay, bf16, code):
     assert (code, SPEED) in findings(said)
 
 
-def powered(*watts):
-    return [
-        r._replace(tokens_per_joule=r.tokens_per_second / w, power_w=w)
-        for r, w in zip(RECORDS, watts, strict=False)
-    ]
-
-
 def test_bf16_that_is_more_efficient_comes_first(replay):
     """Whatever FP8 gains in tokens/s."""
-    records = powered(400.0, 200.0, 500.0, 250.0)
+    watts = zip(RECORDS, (400.0, 200.0, 500.0, 250.0), strict=False)
+    records = [
+        r._replace(tokens_per_joule=r.tokens_per_second / w, power_w=w)
+        for r, w in watts
+    ]
     _, said = answered(replay, records, "--objective", ENERGY)
     assert findings(said) == [
         ("fp8-slower-than-bf16", ENERGY),

@@ -58,13 +58,11 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         assert report.diagnostics == []
 
 
-def _environment(job, device):
-    return environment(job, this_machine(device), synthetic_data=False)
-
-
 def identity(text, target, device="cpu"):
     made = plan_for_trials(read_config("a.toml", text.encode(), target), (), device)
-    return study_name(made, made.about(**_environment(made.config.job, device)))
+    machine = this_machine(device)
+    about = environment(made.config.job, machine, synthetic_data=False)
+    return study_name(made, made.about(**about))
 
 
 def test_a_study_is_of_one_target_machine_and_data_set(tmp_path, monkeypatch):

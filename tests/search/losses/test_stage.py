@@ -114,12 +114,9 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     assert found.rejected == {}
     assert stages(study) == (8, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
-    first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
-    assert first[:2] == [(BEST, FIRST_SEED), (BEST_BF16, FIRST_SEED)]
-
-
-def space_point(trial):
-    return space_of(RECORDS).point(trial.record.knobs)
+    runs = [trial.record for trial in study.trials[-10:-8]]
+    assert [SPACE.point(run.knobs) for run in runs] == [BEST, BEST_BF16]
+    assert [run.loss_run.seed for run in runs] == [FIRST_SEED] * 2
 
 
 def test_speeds_are_those_of_a_search_without_it():
@@ -304,13 +301,10 @@ RECIPES = [
 ]
 
 
-TRIED = with_recipe(BEST), ROWWISE
-
-
-def recipes_searched(made=Learning, tried=TRIED, little=(), **how):
+def recipes_searched(made=Learning, tried=None, little=(), **how):
     points = [WITH_RECIPE.point(record.knobs) for record in RECIPES]
     space, given = Space(WITH_RECIPE.knobs, points), with_recipe(GIVEN)
-    order = InOrder(*tried, little=little)
+    order = InOrder(*tried or (with_recipe(BEST), ROWWISE), little=little)
     found, study = searched(
         made, records=RECIPES, space=space, given=given, strategy=order, **how
     )

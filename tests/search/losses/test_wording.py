@@ -26,8 +26,6 @@ from tests.search.tries import (
     trials,
 )
 
-KEY = "scheduler.warmup_steps"
-
 
 def study(*curves, before=WHOLE):
     return trials(*before, *(("stability", learned(run)) for run in curves))
@@ -313,7 +311,7 @@ def test_the_warmup_alone_may_change():
     made = decide(history(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made)
-    assert (choice.key, choice.value) == (KEY, 4)
+    assert (choice.key, choice.value) == ("scheduler.warmup_steps", 4)
 
 
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
