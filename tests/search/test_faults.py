@@ -169,12 +169,6 @@ def test_a_config_of_ones_own_that_goes_wrong(budget, fault):
         assert plan.space.value(found.chosen, "micro_batch") == 2
 
 
-def test_where_nothing_starts_it_is_not_tried_for_long():
-    _, found, trials = searched("cannot_import", LONG, batch=4)
-    assert found.chosen is None
-    assert len(trials) == 4
-
-
 def test_what_is_fixed_runs_with_the_same_command(budget):
     study = Study(planned(4)[1].space)
     _, found, _ = searched("cannot_import", budget, 4, study)

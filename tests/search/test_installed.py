@@ -6,6 +6,7 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked
 from fp8tune.search.real_trials import plan_search, read_as_installed
 from tests.each import each
+from tests.metadata import write_metadata
 from tests.search.test_written_formats import FACTORY
 
 
@@ -26,10 +27,7 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     path, site = tmp_path / "train.yaml", tmp_path / f"{llamafactory}-{transformers}"
     path.write_text(f"{FACTORY}fp8: true\n")
     installed = {"llamafactory": llamafactory, "transformers": transformers}
-    for name, version in installed.items():
-        folder = site / f"{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    write_metadata(site, installed)
     monkeypatch.setenv("PYTHONPATH", str(site))
     options = SearchOptions(str(path), "1m", runner="trainer", python=sys.executable)
     with read_as_installed(options):

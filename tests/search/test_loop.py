@@ -13,6 +13,7 @@ from fp8tune.trials.space import Space
 from tests.each import each
 from tests.search.tries import (
     BEST,
+    BEST_BF16,
     BF16,
     GIVEN,
     KNOBS,
@@ -23,7 +24,6 @@ from tests.search.tries import (
     space_of,
 )
 
-BEST_BF16 = (2, 1, 1, 0)
 RECORDS = [
     ran(GIVEN, 100),
     ran(BF16, 90),

@@ -78,14 +78,19 @@ FILES = {"launch.yaml": LAUNCH, "sft.yaml": SFT, "ds.json": DEEPSPEED}
 MICRO_BATCH = "training.per_device_train_batch_size"
 
 
+def config_here(path, *beside, ranks=8):
+    """A job of files here, as a search reads it."""
+    data = Path(path).read_bytes()
+    return read_config(path, data, Target("", ranks), "", ranks, beside)
+
+
 @pytest.fixture
 def trial(project):
     """Return what a trial of a job gets, which is read as a search reads it."""
 
     def made(path, *beside, knobs=None, typed=(), more=None):
         project({**FILES, **(more or {})})
-        data = Path(path).read_bytes()
-        config = read_config(path, data, Target("", 8), "", 8, beside)
+        config = config_here(path, *beside)
         recipe = recipe_of(config.trainer.about)
         ours = config_of_trials(config.having(written=typed), recipe)
         values = {"scratch": "/s", "ranks": "8", **ours.places("/s")}
@@ -260,8 +265,7 @@ def site(project):
 def test_a_trial_s_config_has_the_pinned_releases(project):
     pins = "torch==2.9.1\ntorchao==0.18.0\ntransformers==4.57.6\n"
     project({**FILES, "requirements.txt": pins})
-    data = Path("launch.yaml").read_bytes()
-    config = read_config("launch.yaml", data, Target("", 8), beside=("sft.yaml",))
+    config = config_here("launch.yaml", "sft.yaml")
     ours = config_of_trials(config, recipe_of(config.trainer.about))
     names = "torch_release", "torch_version", "torchao_version", "transformers_release"
     found = [*map(ours.job({MICRO_BATCH: 2}).get, names)]
@@ -273,8 +277,7 @@ def test_a_trial_s_config_has_the_pinned_releases(project):
 )
 def test_a_trial_of_a_script_that_a_launcher_starts(site, project, ranks, outcome):
     project({"launch.yaml": "distributed_type: MULTI_GPU\n", "sft.yaml": SFT})
-    data = Path("launch.yaml").read_bytes()
-    config = read_config("launch.yaml", data, Target("", ranks), "", 1, ("sft.yaml",))
+    config = config_here("launch.yaml", "sft.yaml", ranks=ranks)
     known = trainer("accelerate")
     launch = find_launch(known.about, str(site), ranks, "cpu", own=False)
     ours = config_of_trials(config, launch.recipe)
@@ -324,8 +327,7 @@ def processes_of(path):
 
 def test_a_package_whose_module_would_start_is_missed_before_the_search(site, project):
     project({"sft.yaml": SFT})
-    data = Path("sft.yaml").read_bytes()
-    config = read_config("sft.yaml", data, Target("", 1))
+    config = config_here("sft.yaml", ranks=1)
     launch = find_launch(config.trainer.about, str(site), 1, "cpu", own=False)
     with pytest.raises(CannotLaunch, match="finds no package trl"):
         trainer_runner(launch, config_of_trials(config, launch.recipe), device="cpu")

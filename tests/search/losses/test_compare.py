@@ -8,6 +8,7 @@ import pytest
 from fp8tune import curves
 from fp8tune.curves import count_spikes
 from fp8tune.search.losses.compare import (
+    MAX_SEEDS,
     SEEDS,
     LossCurve,
     compare,
@@ -29,6 +30,7 @@ from tests.search.losses.runs import (
     pairs,
     seeds,
 )
+from tests.support import curves as recorded
 
 
 def said(both, least=SEEDS):
@@ -245,3 +247,36 @@ def test_without_gradient_norms_only_losses_are_compared():
     assert (found.verdict, found.spikes) == (said(pairs()).verdict, None)
     assert "spike" not in evidence(found)
     assert "no gradient spike" in evidence(said(pairs()))
+
+
+REAL = recorded.pool(recorded.SEEDS)
+"""Curves of real training on a CPU, recorded once (``benchmarks/README.md``)."""
+NUMBERS = sorted(REAL.bf16)
+
+
+def real(fp8, numbers):
+    """FP8's runs beside bf16 of the same seeds."""
+    return list(zip(fp8, map(REAL.bf16.get, numbers), strict=True))
+
+
+@pytest.mark.parametrize("first", range(len(NUMBERS) - MAX_SEEDS))
+def test_fp8_follows_bf16_of_the_same_seed(first):
+    numbers = NUMBERS[first : first + MAX_SEEDS]
+    found = said(real(map(REAL.fp8.get, numbers), numbers))
+    low, high = found.interval
+    assert found.verdict in ("inside", "inconclusive")
+    assert high - low < found.spread / 2
+
+
+def test_a_learning_rate_that_is_too_high_for_fp8_alone_diverges():
+    wild = list(REAL.wild.values())[:SEEDS]
+    found = said(real(wild, NUMBERS[:SEEDS]))
+    assert (found.verdict, found.diverged) == ("diverged", (3, 0))
+
+
+def test_one_such_run_among_three_does_not_pass():
+    one, *rest = (REAL.fp8[number] for number in NUMBERS[:SEEDS])
+    for wild in REAL.wild.values():
+        found = said(real([wild, *rest], NUMBERS[:SEEDS]))
+        assert (found.verdict, found.diverged) == ("inconclusive", (1, 0))
+    assert said(real([one, *rest], NUMBERS[:SEEDS])).verdict == "inside"
