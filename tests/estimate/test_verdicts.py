@@ -4,18 +4,11 @@ import pytest
 
 from fp8tune.facts.memory.verdict import SEGMENTS
 from tests.estimate.configs import H200, JSON, SEVEN_B, row
+from tests.sample import MOE_9B
 
-EXPERTS = """[model]
-dim = 2048
-n_layers = 24
-n_heads = 16
-n_kv_heads = 4
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-max_seq_len = 4096
-num_experts = 8
+EXPERTS = f"""{MOE_9B}max_seq_len = 4096
 [train]
-batch_size = {}
+batch_size = {{}}
 seq_len = 4096
 compile_model = false
 activation_checkpointing = "full"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
@@ -27,11 +26,6 @@ activation_checkpointing = "full"
 [scheduler]
 warmup_steps = 10
 """
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    settings_for.cache_clear()
 
 
 def notes(project, *choices, config=CONFIG, files=None):

@@ -2,18 +2,12 @@
 
 import pytest
 
-from fp8tune.config.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions, find_config
 
 CONFIG = "[train]\nbatch_size = 1\n[scheduler]\nwarmup_steps = 10\n"
 FRAGMENT = "dim = 64\nn_layers = 2\nn_heads = 4\n"
 NAMED = '[tool.fp8tune.search]\nconfig = "configs/a.toml"\n'
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    settings_for.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,11 @@ batch_size = 2
 grad_accum_steps = 4
 max_steps = 500
 mixed_precision = "fp8"
-{more}
+
 [checkpoint]
 dir = "runs/a"  # never touched
 load_path = "runs/b/step_10"
 """
-WHOLE = KEMPNERFORGE.format(more="")
 KNOBS = {"train.batch_size": 4, "train.mixed_precision": "bf16"}
 TRIAL = """\
 # mine
@@ -117,7 +116,7 @@ def test_each_torchtitan_gets_its_own_keys(name):
 
 
 def test_a_layout_that_cannot_hold_the_keys_is_refused_before_the_search():
-    text = WHOLE + '[[data.datasets]]\npath = "a"\n'
+    text = KEMPNERFORGE + '[[data.datasets]]\npath = "a"\n'
     runner_of("kempnerforge", text)
     with pytest.raises(CannotLaunch, match=r"a trial cannot write .*data\.datasets"):
         runner_of("kempnerforge", text, data_missing="a is not here")
@@ -147,7 +146,7 @@ def test_knobs_that_cannot_be_set_are_a_failed_trial():
     ],
 )
 def test_data_that_is_not_here_is_made(text, missing, synthetic, no_losses):
-    whole = WHOLE + text
+    whole = KEMPNERFORGE + text
     found = runner_of("kempnerforge", whole, data_missing=missing)
     assert found.synthetic == synthetic
     assert found.no_losses.startswith(no_losses or "\0" * bool(found.no_losses))
@@ -160,7 +159,7 @@ def test_torchtitan_reads_its_own_data():
 
 
 def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
-    found = runner_of("kempnerforge", WHOLE)
+    found = runner_of("kempnerforge", KEMPNERFORGE)
     found.setup = found.setup._replace(scratch=str(tmp_path))
     knobs = {"train.batch_size": 2, "train.seed": "a text"}
     record = found.run(knobs, TrialLimits(5.0))
@@ -172,7 +171,7 @@ def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
 
 
 def test_keys_that_are_not_there_need_not_be_removed():
-    config = user_config("kempnerforge", WHOLE)
+    config = user_config("kempnerforge", KEMPNERFORGE)
     made = written(config, {}, [Keys({}, ("checkpoint.load_path", "train.seed"))])
     assert b"load_path" not in made
     assert b"never touched" in made
@@ -322,7 +321,7 @@ micro_batch_size = 4
 @each(
     ("name", "path", "text", "knobs", "trial"),
     [
-        ("kempnerforge", "a.toml", WHOLE, KNOBS, TRIAL),
+        ("kempnerforge", "a.toml", KEMPNERFORGE, KNOBS, TRIAL),
         # the last key of the file is one that a trial removes
         ("axolotl", "a.yaml", AXOLOTL, {"micro_batch_size": 4}, AXOLOTL_TRIAL),
         (
