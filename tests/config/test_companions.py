@@ -1,7 +1,5 @@
 """Jobs of several files: how they find each other, and where findings stand."""
 
-import json
-
 import pytest
 
 LAUNCH = """\
@@ -38,7 +36,7 @@ def findings(project, fp8tune):
     def lint(files, *arguments):
         project(files)
         said = fp8tune("lint", "--output-format", "json", "-q", *TRAINER, *arguments)
-        found = json.loads(said.out)["diagnostics"]
+        found = said.json["diagnostics"]
         return said.err or [(one["path"], one["line"], one["rule"]) for one in found]
 
     return lint
@@ -79,7 +77,7 @@ def test_its_label_in_the_other_file(project, fp8tune):
     project(BOTH)
     arguments = ("run/launch.yaml", "--with", "sft.yaml", *TRAINER)
     said = fp8tune("lint", "--output-format", "json", "--select", OFF, *arguments)
-    (found,) = json.loads(said.out)["diagnostics"]
+    (found,) = said.json["diagnostics"]
     places = [(x.get("path"), x["line"], x["key"]) for x in found["labels"]]
     assert places == [
         (None, 5, "fp8_config.backend"),
@@ -164,19 +162,8 @@ def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
         }
     )
     said = fp8tune("lint", "--output-format", "json", ".")
-    rules = {(d["path"], d["rule"]) for d in json.loads(said.out)["diagnostics"]}
+    rules = {(d["path"], d["rule"]) for d in said.json["diagnostics"]}
     assert rules == {("launch.yaml", OFF), ("launch.yaml", UNREAD)}
-
-
-LLAMA_FACTORY = """\
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: dpo
-do_train: true
-dataset: alpaca_en_demo
-cutoff_len: 4096
-bf16: false
-fp8: true
-"""
 
 
 AXOLOTL = """\
@@ -223,8 +210,8 @@ dataset: alpaca_en_demo
 cutoff_len: 4096
 learning_rate: 5e-5
 bf16: true
-fp8_enable_fsdp_float8_all_gather: true
 """
+GATHER = "fp8_enable_fsdp_float8_all_gather: true\n"
 SCRIPT = "accelerate launch --config_file launch.yaml src/train.py train.yaml"
 
 
@@ -247,10 +234,16 @@ def test_llama_factory_is_one_job_with_its_launch_file(
     """Each file is checked as its own trainer's too, and each finding stands once."""
     launch, train = (f"# fp8tune: {word}\n" if word else "#\n" for word in above)
     scripts = {"run.sh": SCRIPT, "off.sh": f"{SCRIPT} bf16=false torch_compile=true"}
-    project({"launch.yaml": launch + LAUNCH, "train.yaml": train + TRAIN, **scripts})
+    project(
+        {
+            "launch.yaml": launch + LAUNCH,
+            "train.yaml": train + TRAIN + GATHER,
+            **scripts,
+        }
+    )
     options = ("--output-format", "json", "-q", "--ignore", "fp8-without-compile")
     said = fp8tune("lint", *options, *arguments.split())
-    found = json.loads(said.out)["diagnostics"]
+    found = said.json["diagnostics"]
     assert sorted((each["path"], each["line"], each["rule"]) for each in found) == [
         *[("launch.yaml", 6, OFF)] * turned_off,
         ("launch.yaml", 7, UNREAD),
@@ -271,15 +264,11 @@ def test_fp8_of_llama_factory_depends_on_the_launch_file(
         f"distributed_type: MULTI_GPU\nmixed_precision: {precision}\n"
         "num_processes: 8\nfp8_config:\n  backend: TE\n"
     )
-    train = "".join(TRAIN.splitlines(keepends=True)[:-1]) + "fp8: true\n"
-    project({
-        "launch.yaml": launch,
-        "train.yaml": train,
-        "requirements.txt": "transformers==5.6.0\n",
-    })  # fmt: skip
+    pins, train = "transformers==5.6.0\n", f"{TRAIN}fp8: true\n"
+    project({"launch.yaml": launch, "train.yaml": train, "requirements.txt": pins})
     [second] = {"launch.yaml", "train.yaml"} - {first}
     said = fp8tune("lint", first, "--with", second, "--output-format", "json", "-q")
-    found = json.loads(said.out)["diagnostics"]
+    found = said.json["diagnostics"]
     mine = {each["rule"] for each in found if each["path"] == "train.yaml"}
     assert mine == rules
 
@@ -301,13 +290,13 @@ def test_an_option_for_a_folder_is_for_jobs_of_several_files(findings):
     files = {
         "a/launch.yaml": LAUNCH,
         "a/sft.yaml": TRAINING,
-        "a/lf.yaml": LLAMA_FACTORY,
+        "a/lf.yaml": TRAIN.replace("sft", "dpo") + "fp8: true\n",
     }
     arguments = ("--with", "a/sft.yaml", "--trainer", "")
     assert findings(files, "a", *arguments) == [
         ("a/launch.yaml", 5, OFF),
         ("a/launch.yaml", 6, UNREAD),
-        ("a/lf.yaml", 7, "fp8-in-another-stage"),
+        ("a/lf.yaml", 9, "fp8-in-another-stage"),
     ]
 
 
@@ -330,18 +319,12 @@ def test_other_commands_take_the_other_file_too(words, project, fp8tune):
 
 
 AXOLOTL_AND_FILE = AXOLOTL + "deepspeed: ds.json\n"
-SUPERVISED = """\
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-dataset: alpaca_en_demo
-cutoff_len: 4096
-deepspeed: ds.json
-"""
 DEEPSPEED = LAUNCH_DEEPSPEED.format("ds.json")
 
 
-@pytest.mark.parametrize("config", [AXOLOTL_AND_FILE, SUPERVISED, DEEPSPEED])
+@pytest.mark.parametrize(
+    "config", [AXOLOTL_AND_FILE, f"{TRAIN}deepspeed: ds.json\n", DEEPSPEED]
+)
 def test_a_deepspeed_file_is_checked_where_a_config_names_it(config, project, fp8tune):
     """Its findings stand in it once, whether or not it is named too."""
     text = '{"bf16": {"enable": true},\n "fp8": {"enabled": true},\n'
@@ -349,7 +332,7 @@ def test_a_deepspeed_file_is_checked_where_a_config_names_it(config, project, fp
     text += ' "train_micro_batch_size_per_gpu": "auto"}\n'
     project({"run/a.yaml": config, "ds.json": text})
     for files in (["run/a.yaml"], ["run/a.yaml", "ds.json"]):
-        found = json.loads(fp8tune("lint", *files, "--output-format", "json").out)
+        found = fp8tune("lint", *files, "--output-format", "json").json
         assert [
             (one["path"], one["line"], one["rule"])
             for one in found["diagnostics"]

@@ -199,10 +199,8 @@ def test_advice_sets_keys_and_not_the_accumulation_that_follows(ours):
 
 
 def test_all_fields_that_an_estimate_lacks_are_named_at_once(fp8tune, project):
-    pattern = "(?m)^(optimizer|ac|weight_bytes|fused) = .*\n"
-    file = project / "trainers/ours.toml"
-    file.write_text(re.sub(pattern, "", OURS), encoding="utf-8")
-    found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
+    text = re.sub("(?m)^(optimizer|ac|weight_bytes|fused) = .*\n", "", OURS)
+    found = fp8tune("estimate", "fixed.toml", "--trainer", another(text))
     words = " ".join(found.out.split())
     assert (
         words.count("does not say `optimizer`, `ac`, `weight_bytes` and `fused`") == 1
@@ -215,21 +213,21 @@ def test_a_message_names_what_the_user_can_edit(fp8tune, project):
     text = OURS
     for field, value in fields.items():
         text = re.sub(f"(?m)^{field} = .*", f'{field} = "{value}"', text)
-    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
     config = FIXED.replace("heads = 32", "heads = 33\nkv_heads = 3")
     (project / "a.toml").write_text(config.replace("50304", "50257"), encoding="utf-8")
-    named = ("a.toml", "--trainer", "trainers/ours.toml", "--output-format", "json")
-    found = {
-        d["rule"]: d["message"] for d in fp8tune("lint", *named).json["diagnostics"]
-    }
+    named = ("a.toml", "--trainer", another(text), "--output-format", "json")
+    lint = fp8tune("lint", *named).json["diagnostics"]
+    found = {each["rule"]: each["message"] for each in lint}
     hidden = "`hidden_size = 2145` (from `model.heads`) is not a multiple of 16"
     assert found["fp8-hidden-size-not-16"].startswith(hidden)
     assert found["fp8-vocab-size-not-16"].startswith("`model.vocab = 50257` is not")
 
 
-def saying(field, value):
-    """The file with another value of a field of the job."""
-    return re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
+def another(text):
+    """The path of a trainer with a name of its own."""
+    file = Path(f"trainers/case-{len(trainers())}.toml")
+    file.write_text(text, encoding="utf-8")
+    return str(file)
 
 
 @each(
@@ -251,9 +249,8 @@ def saying(field, value):
     ],
 )
 def test_values_without_an_estimate_are_named(fp8tune, project, field, value, said):
-    file = Path(f"trainers/case-{len(trainers())}.toml")
-    file.write_text(saying(field, value), encoding="utf-8")
-    found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
+    text = re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
+    found = fp8tune("estimate", "fixed.toml", "--trainer", another(text))
     assert said in " ".join(found.out.split())
 
 
@@ -287,9 +284,7 @@ dp_shard = "parallel.dp if parallel.dp != -1 else world_size // tp"
 def test_degrees_that_do_not_fit_the_gpus_have_no_estimate(
     fp8tune, project, degrees, said
 ):
-    file = Path(f"trainers/case-{len(trainers())}.toml")
-    file.write_text(f"{OURS}{degrees}\n", encoding="utf-8")
-    named = ("fixed.toml", "--trainer", str(file))
+    named = ("fixed.toml", "--trainer", another(f"{OURS}{degrees}\n"))
     found = fp8tune("estimate", *named, "--output-format", "json").json
     assert (found["memory"]["peak_gib"] is None) == bool(said)
     lint = fp8tune("lint", *named)
@@ -520,9 +515,11 @@ MINE = {
 }
 
 
+SETTING = '[tool.fp8tune]\ntrainer = "trainers/ours.toml"\n'
+
+
 def test_pyproject_names_it_and_files_are_recognised(fp8tune, project):
-    setting = '[tool.fp8tune]\ntrainer = "trainers/ours.toml"\n'
-    (project / "pyproject.toml").write_text(setting)
+    (project / "pyproject.toml").write_text(SETTING)
     found = fp8tune("lint", ".", "--output-format", "json")
     assert rules_by_file(found) == {*MINE, ("other.toml", "unknown-precision")}
     one = fp8tune("lint", "train.toml", "--output-format", "json")
@@ -563,8 +560,7 @@ config = "# fp8tune: trainer=ours\\n[train]\\ncontext = «8192»\\n[data]\\npath
 config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
 """
     )
-    setting = '[tool.fp8tune]\ntrainer = "trainers/ours.toml"\n'
-    (project / "pyproject.toml").write_text(setting)
+    (project / "pyproject.toml").write_text(SETTING)
     assert fp8tune("rules", "test", "rules").out.endswith("all as expected\n")
     rules = fp8tune("lint", "fixed.toml", "--rules", "rules", "--output-format", "json")
     assert rules_by_file(rules) == {("fixed.toml", "long")}

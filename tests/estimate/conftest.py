@@ -1,8 +1,19 @@
-"""The command on a sample config."""
+"""The command on a config of a test, and on a sample config."""
 
 import pytest
 
 from tests.estimate.configs import CONFIG
+
+
+@pytest.fixture
+def estimated(fp8tune, project):
+    """Write a config and estimate it; the outcome."""
+
+    def run(text, *arguments, path="a.toml"):
+        project({path: text})
+        return fp8tune("estimate", path, *arguments)
+
+    return run
 
 
 @pytest.fixture

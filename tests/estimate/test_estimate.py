@@ -70,22 +70,6 @@ def test_gains_above_one_and_a_half_are_flagged(fp8tune, project):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("gone.toml", None, "gone.toml: No such file or directory"),
-        ("a.toml", "[train\n", "a.toml:1:"),
-        ("a.toml", "[project]\nname = 'x'\n", "a.toml: a Python project file"),
-    ],
-)
-def test_what_cannot_be_estimated(fp8tune, project, name, text, said):
-    project({} if text is None else {name: text})
-    outcome = fp8tune("estimate", name)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert said in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     ("line", "place", "rule"),
     [
         ('mixed_precision = "x"', (2, 19), "unknown-precision"),

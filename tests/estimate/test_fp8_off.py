@@ -152,9 +152,8 @@ def test_other_numbers_of_processes(fp8tune, project):
         ),
     ],
 )
-def test_what_is_missing_has_the_words_of_the_trainer(fp8tune, project, text, words):
-    project({"a.yaml": text})
-    assert words in " ".join(fp8tune("estimate", "a.yaml", *H100).out.split())
+def test_what_is_missing_has_the_words_of_the_trainer(estimated, text, words):
+    assert words in " ".join(estimated(text, *H100, path="a.yaml").out.split())
 
 
 def test_the_key_that_compiles_with_fsdp2(fp8tune, project):

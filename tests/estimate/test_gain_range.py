@@ -101,8 +101,7 @@ def test_no_rule_doubts_a_gain_whose_band_is_above(fp8tune, project, whole, fsdp
     assert (low <= 1.10) == (fsdp == "true")
 
 
-def test_no_range_where_more_than_settings_is_unknown(fp8tune, project):
+def test_no_range_where_more_than_settings_is_unknown(estimated):
     text = SCRIPT.format(batch="$MBS", length="8192").replace("gpu=h100 ", "")
-    project({"run.sh": text})
-    out = fp8tune("estimate", "run.sh", "--output-format", "json").out
+    out = estimated(text, "--output-format", "json", path="run.sh").out
     assert json.loads(out)["speed"]["fp8_gain_range"] is None

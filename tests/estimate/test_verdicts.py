@@ -4,18 +4,11 @@ import pytest
 
 from fp8tune.facts.memory.verdict import SEGMENTS
 from tests.estimate.configs import H200, JSON, SEVEN_B, row
+from tests.sample import MOE_9B
 
-EXPERTS = """[model]
-dim = 2048
-n_layers = 24
-n_heads = 16
-n_kv_heads = 4
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-max_seq_len = 4096
-num_experts = 8
+EXPERTS = f"""{MOE_9B}max_seq_len = 4096
 [train]
-batch_size = {}
+batch_size = {{}}
 seq_len = 4096
 compile_model = false
 activation_checkpointing = "full"
@@ -52,10 +45,6 @@ def test_each_verdict(fp8tune, project, batch, fit, segments, code):
 
 def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
     project({"a.toml": SEVEN_B.replace('"full"', '"none"')})
-    outcome = fp8tune("estimate", "a.toml", *H200)
-    assert outcome.code == 1
-    assert "does FP8 pay" not in outcome.out
-    assert "speed:" not in outcome.out
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     assert (said["fit"], said["fp8_pays"]) == ("out-of-memory", "unknown")
     assert set(said["speed"].values()) - {said["speed"]["fp8_flop_share"]} <= {
@@ -67,7 +56,6 @@ def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
     for cell in said["grid"]:
         too_much = cell["fit"] in ("probably-out-of-memory", "out-of-memory")
         assert (cell["tokens_per_second"] is None) is too_much
-    assert "full activation checkpointing" in outcome.out
 
 
 def test_a_run_that_may_be_too_large_has_a_gain_if_it_fits(fp8tune, project):
@@ -88,10 +76,9 @@ def test_a_change_that_frees_too_little_is_marked(fp8tune, project):
     assert line.endswith("out of memory)")
 
 
-def test_a_mask_leaves_lower_bounds(fp8tune, project):
+def test_a_mask_leaves_lower_bounds(estimated):
     packed = "[data]\npack_sequences = true\ndataset_path = 'x'\ntokenizer_path = 'y'\n"
-    project({"a.toml": SEVEN_B + packed})
-    outcome = fp8tune("estimate", "a.toml", *H200)
+    outcome = estimated(SEVEN_B + packed, *H200)
     words = " ".join(outcome.out.split())
     assert outcome.code == 0
     assert "GiB per GPU; no estimate covers the attention mask of packed" in words
@@ -101,7 +88,7 @@ def test_a_mask_leaves_lower_bounds(fp8tune, project):
         in words
     )
     assert all(cell.startswith(">") for cell in row(outcome.out, "bf16 none"))
-    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    said = estimated(SEVEN_B + packed, *H200, *JSON).json
     assert said["memory"]["peak_gib"] is None
     assert said["memory"]["low_gib"] > 50
 

@@ -12,11 +12,10 @@ from fp8tune.search.study import Study
 from fp8tune.search.write.tuned_config import write_tuned
 from fp8tune.trials.space import Space
 from tests.search import tries
-from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran
+from tests.search.tries import BEST, BEST_BF16, BF16, GIVEN, KNOBS, OTHER, ran
 from tests.search.tries import CONFIG as TRAIN
 
 CONFIG = f"# my model\n{TRAIN}"
-BEST_BF16 = (2, 1, 1, 0)
 LARGER = (3, 1, 1, 1)
 H200 = Target("h200", 1)
 STEPS = (100.0, 101.0, 99.0)

@@ -7,7 +7,7 @@ import pytest
 from fp8tune.extras import INSTALL
 from fp8tune.report.html import write_at_end
 from fp8tune.search.study import Study
-from tests.report.studies import CONFIG, WHOLE, study
+from tests.report.studies import CONFIG, study
 from tests.search.tries import SPACE
 
 
@@ -33,17 +33,6 @@ def test_only_the_page_is_written(folder, fp8tune, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == around
     after = {path.name for path in (tmp_path / folder).iterdir()}
     assert after == {*before, "report.html"}
-
-
-def test_a_study_that_runs(folder, fp8tune, tmp_path):
-    journal = tmp_path / folder / "study.journal"
-    cut = journal.read_bytes()[:-20]
-    journal.write_bytes(cut)
-    assert fp8tune("report", "a-1").code == 0
-    assert journal.read_bytes() == cut
-    page = (tmp_path / folder / "report.html").read_text()
-    assert f"as of {len(WHOLE) - 1} trials." in page
-    assert "The search was cut off before its end. The answer may" in page
 
 
 @pytest.mark.parametrize(

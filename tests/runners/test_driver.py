@@ -97,10 +97,8 @@ def test_a_watching_process_that_ends(tmp_path, monkeypatch):
     found = current()
     found.look()
     found.close()
-    assert (found.look(1000.0), found.unwatched) == (
-        Sample(),
-        "the process that watches it ended",
-    )
+    assert found.look(1000.0) == Sample()
+    assert found.unwatched == "the process that watches it ended"
 
 
 @pytest.mark.parametrize(

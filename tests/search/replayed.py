@@ -2,6 +2,7 @@
 
 from tests.search.tries import (
     BEST,
+    BEST_BF16,
     BF16,
     GIVEN,
     ran,
@@ -9,8 +10,6 @@ from tests.search.tries import (
 from tests.search.tries import CONFIG as TRAIN
 
 CONFIG = "# my model\n" + TRAIN.replace("= 8\n", "= 8  # 16 sequences a step\n")
-
-BEST_BF16 = (2, 1, 1, 0)
 
 RECORDS = [
     ran(GIVEN, 100, peak_gib=20.0),

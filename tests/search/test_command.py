@@ -9,7 +9,6 @@ from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     BATCH,
     BEST,
-    BF16,
     GIVEN,
     OTHER,
     SPACE,
@@ -26,6 +25,21 @@ def test_whether_trials_saw_synthetic_data(replay, synthetic):
     assert said["synthetic_data"] is synthetic
     written = Path(said["output"]).read_text()
     assert ("; trained on synthetic data, not on yours\n" in written) is synthetic
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(0.04, "+-4.0 %"), (None, "error unknown")]
+)
+def test_a_figure_of_one_gpu_for_many_is_marked_wherever_it_is(replay, error, said):
+    how = "rank 0 of 16, plus 3.0 ms of communication a step by published bandwidths"
+    more = {"extrapolated": how, "extrapolation_error": error}
+    done = replay([but(r, **more) for r in RECORDS], "--output-format", "json")
+    assert done.json["extrapolated"] == {"how": how, "error": error}
+    written = Path("a.tuned.toml").read_text().replace("\n# fp8tune search:", "")
+    whole = f"extrapolated ({said}{' tokens/s' * bool(error)}): {how}"
+    for text in (done.err, written):
+        assert f" (extrapolated, {said})" in text
+        assert whole in text
 
 
 def codes(said):
@@ -65,31 +79,18 @@ def test_recorded_settings_have_to_leave_memory_too(replay, gpu, capacity_gib, b
     target = ("--gpu", gpu) if gpu else ()
     _, said = answered(replay, [ran(GIVEN, 100, peak_gib=20.0), full], *target)
     assert said["knobs"][BATCH] == best
-
-
-def test_the_budget_that_should_settle_it_does(replay):
-    """The budget was too short to measure again."""
-    _, said = answered(replay, RECORDS, budget="4m")
-    assert said["verdict"] == "inconclusive"
-    doubt = next(each for each in said["findings"] if "budget_s" in each)
-    assert doubt["code"] == "not-confirmed"
-    _, said = answered(replay, RECORDS, budget=f"{doubt['budget_s']}s")
-    assert said["verdict"] == "faster"
+    lacking = [each["knobs"][BATCH] for each in said["memory_shortage"]]
+    assert lacking == [4] * (best == 2)
 
 
 @pytest.mark.parametrize(
-    ("others", "code"),
-    [
-        ([], "no-other-setting-ran"),
-        ([ran(BEST, outcome="oom")], "no-other-setting-ran"),
-        ([ran(BEST, 90, more={"alloc_retries": 2})], "no-other-setting-ran"),
-        ([ran(BEST, 150), ran(BEST, outcome="nan")], "no-other-setting-ran"),
-        ([ran(BEST, 90)], "baseline-best"),
-    ],
+    "others",
+    [[ran(BEST, outcome="oom")], [ran(BEST, 150), ran(BEST, outcome="nan")]],
 )
-def test_why_the_config_stays(replay, others, code):
+def test_why_the_config_stays(replay, others):
+    """For other reasons see tests/golden/search_baseline.txt."""
     _, said = answered(replay, [ran(GIVEN, 100), *others])
-    assert (said["verdict"], codes(said)[0]) == ("same", code)
+    assert (said["verdict"], codes(said)[0]) == ("same", "no-other-setting-ran")
 
 
 def test_how_near_the_next_best_may_be_is_said(replay):
@@ -130,7 +131,6 @@ def test_a_knob_that_cannot_be_written_is_kept(replay):
 @pytest.mark.parametrize(
     ("records", "code", "knobs", "verdict"),
     [
-        ([ran(GIVEN)], 0, GIVEN, "same"),
         ([ran(GIVEN)] * 5, 0, GIVEN, "same"),
         ([ran(BEST)], 0, BEST, "inconclusive"),
         (
@@ -141,8 +141,6 @@ def test_a_knob_that_cannot_be_written_is_kept(replay):
         ),
         ([ran(GIVEN, outcome="throttled"), ran(GIVEN)], 0, GIVEN, "same"),
         ([ran(GIVEN, cost_s=0.0), ran(BEST, 150, cost_s=0.0)], 0, BEST, "faster"),
-        ([ran(BF16)], 1, None, "inconclusive"),
-        ([ran(GIVEN, outcome="oom")], 1, None, "inconclusive"),
         ([ran(p, outcome="oom") for p in every(SPACE)], 1, None, "inconclusive"),
         (
             [ran(p, outcome="hang", cost_s=1e9) for p in every(SPACE)],
@@ -159,21 +157,7 @@ def test_odd_records(replay, records, code, knobs, verdict):
     chosen = None if knobs is None else SPACE.values(knobs)
     assert (ended, said["knobs"], said["verdict"]) == (code, chosen, verdict)
     assert said["seconds"] <= 7200
-
-
-@pytest.mark.parametrize(
-    ("records", "advice"),
-    [
-        ([ran(GIVEN, outcome="oom")], "try-less-memory"),
-        ([ran(GIVEN, cost_s=1e6)], "no-trial-ended"),
-        ([ran(BF16)], "frozen-knobs-not-recorded"),
-    ],
-)
-def test_advice_where_nothing_succeeds(replay, records, advice):
-    code, said = answered(replay, records)
-    assert (code, said["output"]) == (1, None)
-    assert codes(said)[0] == "no-trial-succeeded"
-    assert codes(said)[-1] == advice
+    assert code == 0 or said["output"] is None
 
 
 ONE_MICRO_BATCH = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")

@@ -13,7 +13,6 @@ from tests.search.tries import (
     GIVEN,
     KNOBS,
     OTHER,
-    PRECISION,
     SPACE,
     history,
     ran,
@@ -42,36 +41,34 @@ STAGES = {"G": "baseline", "g": "bf16-baseline"}
 STEADY = {"G": 100, "g": 90, "B": 150, "b": 120, "N": 148, "n": 110, "O": 130, "o": 80}
 
 
-def record(letter, told, **fields):
+def record(letter, told):
     """A record of a setting: its tokens/s, or its outcome where that is a word."""
     point = SETTINGS[letter]
-    if isinstance(told, str):
-        return ran(point, outcome=told, **fields)
-    return ran(point, told, **fields)
+    return ran(point, outcome=told) if isinstance(told, str) else ran(point, told)
 
 
-def searched(search, **fields):
+def searched(search):
     """Stages and records of a search; a list has a trial for each of its values."""
     return [
-        (STAGES.get(letter, "search"), record(letter, value, **fields))
+        (STAGES.get(letter, "search"), record(letter, value))
         for letter, told in search.items()
         for value in (told if isinstance(told, list) else [told])
     ]
 
 
-def order(search, now, space=SPACE, **fields):
+def order(search, now, space=SPACE):
     """The letters of what is confirmed after a search, where each runs as told.
 
     A list is told in turn, again and again.
     """
-    pairs = searched(search, **fields)
+    pairs = searched(search)
     asked = ""
     while point := again(History(space, GIVEN, trials(*pairs))):
         letter = LETTERS[point]
         told = now.get(letter, STEADY[letter])
         turns = told if isinstance(told, list) else [told]
         turn = turns[asked.count(letter) % len(turns)]
-        pairs.append(("confirm", record(letter, turn, **fields)))
+        pairs.append(("confirm", record(letter, turn)))
         asked += letter
         assert len(asked) < 40, f"it never ends: {asked}"
     return asked
@@ -163,17 +160,6 @@ ALIKE = {"G": 100, "g": 80, "B": 101, "N": 100.8, "O": 100.6}
 )
 def test_the_order_of_the_confirmation(search, now, asked):
     assert order(search, now) == asked.replace(" ", "")
-
-
-@each(
-    ("search", "now", "asked"),
-    [
-        ({"G": 100, "B": 104}, {"B": 104}, "BGBG GBBGGB"),
-        ({"G": "oom", "B": 150}, {}, "BB"),
-    ],
-)
-def test_a_rehearsal_runs_nothing_in_bf16(search, now, asked):
-    assert order(search, now, rehearsal=True) == asked.replace(" ", "")
 
 
 FREE = Space([knob._replace(frozen=False) for knob in KNOBS])
@@ -285,16 +271,13 @@ def confirmed(bf16, found, given=2):
 )
 def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
     after = confirmed(bf16, found)
-    runs = [2 ** SPACE.point(t.record.knobs)[0] for t in after if is_bf16(t)]
+    points = [SPACE.point(trial.record.knobs) for trial in after]
+    runs = [2 ** point[0] for point in points if not point[3]]
     assert set(runs) == tried
     assert runs.count(best) == max(map(runs.count, runs)) >= 2
     said = decide(History(SPACE, FP8[2], after), 0.0)
     assert (said.chosen, said.speed.bf16_baseline.value) == (FP8[8], bf16[best])
     assert said.speed.fp8_gain.value == pytest.approx(200.0 / bf16[best])
-
-
-def is_bf16(trial):
-    return trial.record.knobs[PRECISION] == "bf16"
 
 
 def test_a_rehearsal_chooses_in_the_config_s_precision():

@@ -14,7 +14,7 @@ from fp8tune.runners.trainer import inside
 from tests.each import each
 from tests.field.test_scripts import RUN
 from tests.search.test_knobs import AUTOMODEL, FORGE, TITAN
-from tests.search.test_written_formats import AXOLOTL
+from tests.search.test_written_formats import AXOLOTL, FACTORY
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
 SFT = """\
@@ -28,26 +28,13 @@ bf16: true
 SCRIPT = (
     "accelerate launch --config_file launch.yaml train.py --config sft.yaml --rows 3"
 )
-LLAMA = """\
-model_name_or_path: a/b
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: identity
-template: llama3
-cutoff_len: 64
-output_dir: out
-fp8: true
-fp8_backend: torchao
-"""
 FITS = FORGE.replace("32", "32\nmax_seq_len = 4096")
 TARGET = ("--gpu", "h100", "--world-size", "8")
 
 
 @pytest.fixture
-def titan(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.toml").write_text(TITAN)
+def titan(project):
+    project({"train.toml": TITAN})
     return "train.toml"
 
 
@@ -67,10 +54,8 @@ def test_what_is_varied_and_kept_is_said(titan, fp8tune):
     assert max(map(len, lines)) <= 80
 
 
-def test_nothing_of_a_config_acts_on_a_terminal(tmp_path, monkeypatch, fp8tune):
-    monkeypatch.chdir(tmp_path)
-    text = f'{AXOLOTL}optimizer: "evil\\e[2J\\u202e\\n"\n'
-    (tmp_path / "a.yaml").write_text(text)
+def test_nothing_of_a_config_acts_on_a_terminal(project, fp8tune):
+    project({"a.yaml": f'{AXOLOTL}optimizer: "evil\\e[2J\\u202e\\n"\n'})
     shown = fp8tune("search", "a.yaml", "--dry-run").out.replace("\n", "")
     assert r"(optimizer: evil\u001b[2J\u202e\u000a, " in shown
     assert shown.isprintable()
@@ -258,9 +243,8 @@ def test_a_recipe_that_reads_other_keys_is_refused_by_name(
     assert ran.code == 2
 
 
-def test_what_the_run_s_python_tells_may_be_unknown(tmp_path, monkeypatch, fp8tune):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sft.yaml").write_text(LLAMA)
+def test_what_the_run_s_python_tells_may_be_unknown(project, fp8tune):
+    project({"sft.yaml": f"{FACTORY}fp8: true\nfp8_backend: torchao\n"})
     ran = fp8tune("search", "sft.yaml", "--dry-run", *TARGET)
     said = " ".join(ran.out.split())
     assert ran.code == 0
@@ -299,6 +283,11 @@ def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8t
             "it is to run on 3",
         ),
         (("--runner", "replay"), "--runner replay needs --records FILE"),
+        (("--records", "r.jsonl"), "--records needs --runner replay"),
+        (
+            ("--runner", "builtin", "--python", sys.executable),
+            "--python needs --runner trainer or command",
+        ),
     ],
 )
 def test_it_is_refused_as_the_search_would_be(titan, fp8tune, options, said):
@@ -311,9 +300,8 @@ def test_it_is_refused_as_the_search_would_be(titan, fp8tune, options, said):
     assert " ".join((dry.out or dry.err).split()).startswith(told)
 
 
-def test_a_config_that_the_trainer_refuses_is_told(tmp_path, monkeypatch, fp8tune):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.toml").write_text(f"{FITS}[distributed]\ntp = 2\n")
+def test_a_config_that_the_trainer_refuses_is_told(project, fp8tune):
+    project({"a.toml": f"{FITS}[distributed]\ntp = 2\n"})
     ran = fp8tune("search", "a.toml", "--dry-run", *TARGET)
     assert ran.code == 2
     said = " ".join(ran.out.split())
@@ -400,8 +388,7 @@ def test_a_replay_runs_no_trial(titan, project, fp8tune):
         ),
     ],
 )
-def test_what_no_trial_runs_is_told(tmp_path, monkeypatch, fp8tune, name, text, said):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text(text)
+def test_what_no_trial_runs_is_told(project, fp8tune, name, text, said):
+    project({name: text})
     ran = fp8tune("search", name, "--dry-run", *TARGET, "--output-format", "json")
     assert (ran.code, json.loads(ran.out)["refused"]) == (2, said)

@@ -6,20 +6,8 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked
 from fp8tune.search.real_trials import plan_search, read_as_installed
 from tests.each import each
-
-CONFIG = """\
-model_name_or_path: meta-llama/Llama-3.1-8B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: numbers
-template: llama3
-cutoff_len: 4096
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 2
-bf16: true
-fp8: true
-"""
+from tests.metadata import write_metadata
+from tests.search.test_written_formats import FACTORY
 
 
 @each(
@@ -37,12 +25,9 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     tmp_path, monkeypatch, llamafactory, transformers, precision, why
 ):
     path, site = tmp_path / "train.yaml", tmp_path / f"{llamafactory}-{transformers}"
-    path.write_text(CONFIG)
+    path.write_text(f"{FACTORY}fp8: true\n")
     installed = {"llamafactory": llamafactory, "transformers": transformers}
-    for name, version in installed.items():
-        folder = site / f"{name}-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    write_metadata(site, installed)
     monkeypatch.setenv("PYTHONPATH", str(site))
     options = SearchOptions(str(path), "1m", runner="trainer", python=sys.executable)
     with read_as_installed(options):
@@ -51,17 +36,3 @@ def test_the_python_that_has_the_trainer_says_what_the_config_does(
     assert [note.rpartition("[")[2].rstrip("]") for note in notes] == why
     found = config.trainer.id, config.job["precision"]
     assert found == (f"llamafactory=={llamafactory}", precision)
-
-
-def test_a_python_that_does_not_run_is_named(fp8tune, project):
-    root = project()
-    (root / "train.yaml").write_text(CONFIG)
-    asked = ("search", "train.yaml", "--budget", "1m", "--device", "cpu")
-    done = fp8tune(*asked, "--runner", "trainer", "--python", "/no/such/python")
-    assert done.code == 2
-    assert done.err == "fp8tune: --python /no/such/python: no such program\n"
-    done = fp8tune(*asked, "--runner", "builtin", "--python", sys.executable)
-    assert (done.code, done.err) == (
-        2,
-        "fp8tune: --python needs --runner trainer or command\n",
-    )

@@ -54,6 +54,12 @@ def forge(text=FORGE, world_size=16):
     return read_config("a.toml", text.encode(), target)
 
 
+def offered(config, role, allow=(), **how):
+    """What a search offers of one knob."""
+    (offer,) = (o for o in offers(config, allow, "cuda", **how) if o.knob.role == role)
+    return offer
+
+
 def varied(plan):
     return {k.role: k.values for k in plan.space.knobs if not k.frozen}
 
@@ -103,16 +109,13 @@ def test_knobs_are_kept_until_they_are_allowed(allow, more):
 def test_the_head_is_a_knob_where_its_own_filter_decides(filters, values, why):
     config = titan(f"{TITAN}[quantize.linear.float8]\nfilter_fqns = {filters}\n")
     for allow in ((), ("fp8",)):
-        offered = {o.knob.role: o for o in offers(config, allow, "cuda")}
-        head = offered["fp8_converts_head"]
+        head = offered(config, "fp8_converts_head", allow)
         assert head.knob.values == values
         assert not why or head.why == why
     for value in values:
         job = config.job.with_values({"fp8_converts_head": value})
-        assert (job["fp8_converts_head"], "wk" in job["fp8_filters"]) == (
-            value,
-            "wk" in filters,
-        )
+        assert job["fp8_converts_head"] == value
+        assert ("wk" in job["fp8_filters"]) == ("wk" in filters)
 
 
 @each(
@@ -174,10 +177,8 @@ def test_what_every_search_varies_is_checked_too():
     plan = without_refused(plan_for_trials(config, (), "cuda"))
     compiled = {p["compile"] for p in map(plan.space.params, plan.space.only)}
     (why,) = (o.why for o in plan.offers if o.knob.role == "compile")
-    assert (compiled, why.rpartition(" ")[2]) == (
-        {True},
-        "[async-tensor-parallel-without-compile]",
-    )
+    assert compiled == {True}
+    assert why.rpartition(" ")[2] == "[async-tensor-parallel-without-compile]"
 
 
 def test_an_error_that_a_file_of_a_model_hides_is_no_error_of_a_knob():
@@ -192,15 +193,13 @@ ASYNC = '[checkpoint]\nasync_mode = "async"\n'
 
 
 def test_what_runs_otherwise_than_it_says_is_left_out_too():
-    in_bf16 = FORGE.replace("fp8", "bf16")
-    plan = without_refused(plan_for_trials(forge(in_bf16 + ASYNC), ("fp8",), "cuda"))
+    plan = without_refused(plan_for_trials(forge(BF16 + ASYNC), ("fp8",), "cuda"))
     points = plan.space.points(plan.baseline)
-    values = {plan.space.value(point, "precision") for point in points}
+    assert {plan.space.value(point, "precision") for point in points} == {"bf16"}
     (why,) = (o.why for o in plan.offers if o.knob.role == "precision")
-    assert (values, why.rpartition(" ")[2]) == (
-        {"bf16"},
-        "[fp8-weights-lost-in-async-checkpoint]",
-    )
+    assert why.startswith("with train.mixed_precision = fp8: ")
+    assert why.endswith("[fp8-weights-lost-in-async-checkpoint]")
+    assert not any("left out" in note for note in plan.notes)
     plan = plan_for_trials(forge(FORGE + ASYNC), ("fp8",), "cuda")
     assert without_refused(plan) == plan  # the config has it already
 
@@ -218,14 +217,12 @@ def test_recipes_are_tried_without_the_all_gather_that_the_file_has():
 
 
 def test_bf16_is_the_counterpart_of_every_recipe():
-    space = plan_for_trials(titan(), ("fp8",), "cuda").space
-    places = {knob.role: place for place, knob in enumerate(space.knobs)}
-    rowwise = [0] * len(places)
-    rowwise[places["fp8_recipe"]] = 1
-    bf16 = [0] * len(places)
-    bf16[places["precision"]] = 1
-    assert space.in_bf16(tuple(rowwise)) == tuple(bf16)
-    assert space.in_precision(tuple(bf16), "fp8") == (0,) * len(places)
+    plan = plan_for_trials(titan(), ("fp8",), "cuda")
+    space, own = plan.space, plan.space.params(plan.baseline)
+    rowwise = space.point({**own, "fp8_recipe": "rowwise"})
+    bf16 = space.point({**own, "precision": "bf16"})
+    assert space.in_bf16(rowwise) == bf16
+    assert space.in_precision(bf16, "fp8") == plan.baseline
 
 
 def test_a_recipe_of_the_file_is_the_first_value_and_can_be_left():
@@ -243,11 +240,10 @@ def test_a_knob_whose_condition_cannot_be_checked_is_kept(monkeypatch):
     config = forge()
     knob = config.trainer.knobs["optimizer_kernel"]
     monkeypatch.setattr(knob, "needs", "optimiser == 'adamw'")
-    plan = plan_for_trials(config, ("kernels",), "cuda")
-    (kept,) = (o for o in plan.offers if o.knob.role == "optimizer_kernel")
+    kept = offered(config, "optimizer_kernel", ("kernels",))
     assert kept.knob.frozen
     assert kept.why.startswith("its condition `optimiser == 'adamw'` cannot be checked")
-    assert "attention" in varied(plan)
+    assert not offered(config, "attention", ("kernels",)).knob.frozen
 
 
 def test_parallel_degrees_keep_the_tokens_of_a_step():
@@ -290,40 +286,41 @@ def test_what_cannot_be_allowed(allow, builtin, said):
             "optimizer_kernel",
             "it needs optimizer == 'adamw'",
         ),
-        (BF16, 16, "precision", "it changes numerics of the linears"),
     ],
 )
 def test_what_a_knob_needs_is_said_before_what_frees_it(text, gpus, role, why):
-    offered = offers(forge(text, gpus), (), "cuda")
-    assert {offer.knob.role: offer.why for offer in offered}[role] == why
-
-
-@each(
-    ("more", "why"),
-    [
-        ("", "it changes numerics of the linears"),
-        ("[distributed]\ntp = 4\n", "FP8 needs tp == 1"),
-    ],
-)
-def test_a_precision_that_is_kept_shows_the_other(more, why):
-    made = offers(forge(BF16 + more), (), "cuda", builtin=False)
-    offered = {offer.knob.role: offer for offer in made}["precision"]
-    assert (offered.knob.values, offered.why) == (("bf16", "fp8"), why)
+    assert offered(forge(text, gpus), role).why == why
 
 
 def test_a_need_that_the_config_meets_is_not_named():
     """With FP8 allowed, a config in bf16 has no TP there, but may have it in bf16."""
-    offered = offers(forge(BF16), ("fp8",), "cuda")
-    assert {o.knob.role: o.why for o in offered}["tp"] == OF_TRAINERS
+    assert offered(forge(BF16), "tp", ("fp8",)).why == OF_TRAINERS
 
 
-def test_the_rule_that_leaves_a_knob_one_value_is_why_it_is_kept():
-    text = f'{BF16}[checkpoint]\nasync_mode = "async_with_pinned_mem"\n'
-    plan = without_refused(plan_for_trials(forge(text), ("fp8",), "cuda"))
-    why = {offer.knob.role: offer.why for offer in plan.offers}["precision"]
-    assert why.startswith("with train.mixed_precision = fp8: ")
-    assert why.endswith("[fp8-weights-lost-in-async-checkpoint]")
-    assert not any("left out" in note for note in plan.notes)
+BOTH, KEPT = ("bf16", "fp8"), ("bf16",)
+
+
+@each(
+    ("more", "gpu", "allow", "values", "why"),
+    [
+        ("", "h100", (), BOTH, "it changes numerics of the linears"),
+        ("[distributed]\ntp = 4\n", "h100", (), BOTH, "FP8 needs tp == 1"),
+        (
+            "[distributed]\ntp = 2\n",
+            "h100",
+            ("fp8",),
+            KEPT,
+            "a trial cannot represent FP8 with tensor parallelism of 2: the trainer "
+            "refuses it",
+        ),
+        ("", "a100", ("fp8",), KEPT, "the GPU has no FP8"),
+        ("", "", ("train.mixed_precision",), BOTH, ""),
+    ],
+)
+def test_the_precisions_of_a_config_in_bf16(more, gpu, allow, values, why):
+    config = read_config("a.toml", f"{BF16}{more}".encode(), Target(gpu, 16))
+    found = offered(config, "precision", allow, builtin=bool(allow))
+    assert (found.knob.values, found.why) == (values, why)
 
 
 def test_values_that_no_setting_has_are_not_offered():
@@ -345,25 +342,6 @@ def test_too_many_settings_are_refused():
     every = ("fp8", "kernels", "sharding", "parallel")
     with pytest.raises(CannotSearch, match=r"values: dp_replicate 7, cp 7, tp 4, ac 4"):
         plan_for_trials(titan(world_size=64), every, "cuda", builtin=False)
-
-
-@pytest.mark.parametrize(
-    ("more", "gpu", "why"),
-    [
-        (
-            "[distributed]\ntp = 2\n",
-            "h100",
-            "a trial cannot represent FP8 with tensor parallelism of 2: the trainer "
-            "refuses it",
-        ),
-        ("", "a100", "the GPU has no FP8"),
-    ],
-)
-def test_fp8_that_cannot_be_tried_says_why(more, gpu, why):
-    text = FORGE.replace('"fp8"', '"bf16"') + more
-    config = read_config("a.toml", text.encode(), Target(gpu, 8))
-    found = {each.knob.role: each for each in offers(config, ("fp8",), "cuda")}
-    assert (found["precision"].knob.values, found["precision"].why) == (("bf16",), why)
 
 
 def test_a_knob_may_be_of_one_command():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
@@ -29,11 +28,6 @@ warmup_steps = 10
 """
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    settings_for.cache_clear()
-
-
 def notes(project, *choices, config=CONFIG, files=None):
     project(files or {})
     before = config.encode()
@@ -41,12 +35,10 @@ def notes(project, *choices, config=CONFIG, files=None):
     return list(aftermath("a.toml", before, after, Target("h100-sxm", 8)))
 
 
-def test_nothing_becomes_wrong(project):
-    assert notes(project, ("train.grad_accum_steps", 2)) == []
-
-
-def test_a_finding_on_the_changed_line_is_not_new(project):
-    config = CONFIG.replace("= 4\nmixed", "= 4  # 8 micro-batches\nmixed")
+@each("steps", ["4", "4  # 8 micro-batches"])
+def test_nothing_becomes_wrong(project, steps):
+    """A finding on the changed line is not new."""
+    config = CONFIG.replace("steps = 4", f"steps = {steps}")
     assert notes(project, ("train.grad_accum_steps", 2), config=config) == []
 
 

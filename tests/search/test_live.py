@@ -15,6 +15,7 @@ from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.study import Study
 from fp8tune.search.write.output import display
 from fp8tune.trials.order import PlannedTrial
+from tests.search.losses.runs import curve, learned
 from tests.search.tries import (
     BEST,
     BF16,
@@ -118,6 +119,19 @@ def test_the_table_by_tokens_per_joule(plan):
         "",
         "best your config 20.0 baseline",
         "next batch 4 10.0 inconclusive",
+    ]
+
+
+def test_runs_for_their_losses_have_a_loss_and_no_speed(plan):
+    compared = trials(
+        ("stability", learned(curve("bf16"))),
+        ("stability", learned(curve("fp8", nan=True))),
+    )
+    board = Board(plan, study_of(compared))
+    lines = [" ".join(line.split()) for line in drawn(board)]
+    assert lines[1:3] == [
+        "0 batch 4, bf16 (losses) loss 2.995 10 s",
+        "1 batch 4 (losses) lost its loss 10 s",
     ]
 
 

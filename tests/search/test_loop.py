@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.answer.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
+from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND
 from fp8tune.search.loop import Search
 from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
@@ -13,6 +13,7 @@ from fp8tune.trials.space import Space
 from tests.each import each
 from tests.search.tries import (
     BEST,
+    BEST_BF16,
     BF16,
     GIVEN,
     KNOBS,
@@ -21,11 +22,8 @@ from tests.search.tries import (
     InOrder,
     ran,
     space_of,
-    without_numbers,
-    without_trial_numbers,
 )
 
-BEST_BF16 = (2, 1, 1, 0)
 RECORDS = [
     ran(GIVEN, 100),
     ran(BF16, 90),
@@ -35,32 +33,26 @@ RECORDS = [
 ]
 
 
-def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
-    space = space_of(records)
-    study = Study(SPACE)
-    runner = kwargs.pop("runner", Replay)(records, space)
-    strategy = kwargs.pop("strategy", InOrder(*points))
-    search = Search(
-        space, GIVEN, Peer(study, runner), strategy, study, budget, **kwargs
-    )
-    return (
-        search,
-        search.run(),
-        [(t.stage, space.point(t.record.knobs)) for t in study.trials],
-    )
-
-
-def test_baseline_search_and_confirmation():
-    search, found, stages = searched()
-    first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    turns = [BEST, GIVEN, BEST, GIVEN]
-    turns += [BEST_BF16, BF16, BEST, BEST_BF16]  # is another batch better in bf16?
-    assert stages == [*first, *(("confirm", point) for point in turns)]
-    assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 630.0)
-    assert (found.trials, found.oom_trials) == (len(stages), 1)
-    assert found.speed.fp8_gain.value == 1.25
-    assert found.ending.next_step == NOTHING_MORE
-    assert not search.interrupted
+def searched(
+    records=RECORDS,
+    budget=7200.0,
+    points=(OTHER, BEST),
+    study=None,
+    runner=Replay,
+    strategy=None,
+    **more,
+):
+    """Search, maybe with a study that is there; the answer, and the new stages."""
+    space, study = space_of(records), study or Study(SPACE)
+    before, replay = len(study.trials), runner(records, space)
+    for trial in study.trials:
+        if trial.record.ok:
+            replay.skip(space.point(trial.record.knobs))
+    strategy = strategy or InOrder(*points)
+    peer = Peer(study, replay)
+    search = Search(space, GIVEN, peer, strategy, study, budget, **more)
+    found, new = search.run(), study.trials[before:]
+    return search, found, [(t.stage, space.point(t.record.knobs)) for t in new]
 
 
 def test_confirmations_take_their_time():
@@ -73,26 +65,6 @@ def test_confirmations_take_their_time():
 
     _, _, stages = searched(runner=Asked)
     assert least == [CONFIRMED_S * (stage == "confirm") for stage, _ in stages]
-
-
-def test_only_what_ran_before_is_measured_again():
-    events = []
-    searched(watch=events.append)
-    begun = [event.proposal for event in events if event.trial is None]
-    said = [p.reason for p in begun if (p.point, p.stage) == (BEST_BF16, "confirm")]
-    assert said == ["comparison run", "confirmation run"]
-    said = {
-        p.reason for p in begun if p.stage == "confirm" and p.point in (BEST, GIVEN)
-    }
-    assert said == {"confirmation run"}
-
-
-def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
-    slow = [r for r in RECORDS if r.knobs != SPACE.values(BEST)]
-    _, found, stages = searched([*slow, ran(BEST, 50)])
-    first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    assert stages[:4] == [*first, ("bf16-baseline", BF16)]
-    assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
 LAST = (0, 1, 1, 1)
@@ -203,67 +175,21 @@ def test_ctrl_c_ends_with_what_is_known():
     assert search.study.running == {}, "the trial is given back at once"
 
 
-def test_each_trial_is_heard_of_twice():
-    heard = []
-    _, found, _ = searched(watch=heard.append)
-    assert len(heard) == 2 * found.trials
-    assert [event.trial is None for event in heard] == [True, False] * found.trials
-    assert heard[0].proposal == PlannedTrial(GIVEN, "baseline", "baseline")
-    assert heard[0].left == 7198
-
-
-@each("kept", range(11))
-def test_a_search_goes_on_where_it_was_killed(kept):
-    space = space_of(RECORDS)
-    whole = Study(SPACE)
-
-    def run(study):
-        runner = Replay(RECORDS, space)
-        for trial in study.trials:
-            runner.skip(space.point(trial.record.knobs))
-        strategy = InOrder(OTHER, BEST)
-        return Search(space, GIVEN, Peer(study, runner), strategy, study, 7200.0).run()
-
-    found = run(whole)
-    resumed = Study(SPACE)
-    for trial in whole.trials[:kept]:
-        place = trial._asdict()
-        for name in ("number", "process", "position"):
-            del place[name]
-        resumed.add(**place)
-    assert without_trial_numbers(run(resumed)) == without_trial_numbers(found)
-    assert without_numbers(resumed.trials) == without_numbers(whole.trials)
-
-
-def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):
-    """Search with a study that is there already; its stages from then on."""
-    space = space_of(records)
-    before = len(study.trials)
-    runner = Replay(records, space)
-    for trial in study.trials:
-        if trial.record.ok:
-            runner.skip(space.point(trial.record.knobs))
-    strategy = InOrder(*points)
-    Search(space, GIVEN, Peer(study, runner), strategy, study, budget).run()
-    return [(t.stage, space.point(t.record.knobs)) for t in study.trials[before:]]
-
-
 def test_a_larger_budget_goes_on_with_the_search():
     study = Study(SPACE)
-    assert ("confirm", GIVEN) in resumed(study, 300.0, points=(OTHER,))
-    assert ("search", BEST) not in resumed(study, 300.0)
-    more = resumed(study, 7200.0)
+    assert ("confirm", GIVEN) in searched(budget=300.0, points=[OTHER], study=study)[2]
+    assert ("search", BEST) not in searched(budget=300.0, study=study)[2]
+    more = searched(study=study)[2]
     assert more[:2] == [("search", BEST), ("confirm", BEST)]
 
 
 def test_a_config_that_a_small_budget_cut_short_is_tried_again():
     slow = [ran(GIVEN, 100, cost_s=500.0), ran(BEST, 150)]
     study = Study(SPACE)
-    assert resumed(study, 60.0, slow, ())[:1] == [("baseline", GIVEN)]
-    assert study.trials[0].record.outcome == "hang"
-    assert resumed(study, 60.0, slow, ()) == []
-    assert resumed(study, 7200.0, slow, ())[:1] == [("baseline", GIVEN)]
-    assert study.trials[1].record.ok
+    again, none = [("baseline", GIVEN)], []
+    for budget, begins in ((60.0, again), (60.0, none), (7200.0, again)):
+        assert searched(slow, budget, (), study)[2][:1] == begins
+    assert [trial.record.outcome for trial in study.trials[:2]] == ["hang", "ok"]
 
 
 def test_what_a_small_budget_cut_short_is_chosen_after_all():
@@ -271,13 +197,7 @@ def test_what_a_small_budget_cut_short_is_chosen_after_all():
     study = Study(SPACE)
     late = ran(BEST, outcome="compile", message="given up in stage compile")
     study.add("search", late, budget_s=600.0)
-    space = space_of(RECORDS)
-    points = InOrder(OTHER, BEST)
-    budget_s = 7200.0
-    search = Search(
-        space, GIVEN, Peer(study, Replay(RECORDS, space)), points, study, budget_s
-    )
-    assert search.run().chosen == BEST
+    assert searched(study=study)[1].chosen == BEST
 
 
 @pytest.mark.parametrize(

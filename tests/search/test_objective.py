@@ -4,7 +4,6 @@ import pytest
 
 from fp8tune.runners.driver import current
 from fp8tune.search import CannotSearch
-from fp8tune.search.answer.decide import decide
 from fp8tune.search.machine import check_watts
 from fp8tune.search.objective import (
     ENERGY,
@@ -17,9 +16,6 @@ from tests.runners.fake_nvml import install
 from tests.search.tries import (
     BEST,
     GIVEN,
-    OTHER,
-    confirmed,
-    history_of,
     ran,
     trials,
 )
@@ -27,28 +23,6 @@ from tests.search.tries import (
 
 def efficient(point, speed, tokens_per_joule):
     return ran(point, speed, more={"tokens_per_joule": tokens_per_joule})
-
-
-TRIED = trials(
-    *confirmed(
-        efficient(GIVEN, 100, 10.0),
-        efficient(BEST, 150, 8.0),
-        efficient(OTHER, 90, 13.0),
-    )
-    * 2
-)
-
-
-@pytest.mark.parametrize(
-    ("objective", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
-)
-def test_the_objective_decides_and_speeds_stay_speeds(objective, chosen, speed):
-    found = decide(history_of(TRIED), 1.0, objective)
-    assert (found.chosen, found.verdict) == (chosen, "faster")
-    assert found.objective == objective
-    assert (found.speed.chosen.value, found.speed.baseline.value) == (speed, 100)
-    best = {BEST: 8.0, OTHER: 13.0}[chosen]
-    assert (found.energy.chosen.value, found.energy.baseline.value) == (best, 10.0)
 
 
 @pytest.mark.parametrize("value", [None, 0, -1, "9", True])
@@ -69,16 +43,14 @@ def test_the_objective_is_applied_once():
 def test_what_failed_stays_so():
     failed = trials(("search", ran(BEST, outcome="oom")))
     assert by_objective(failed, ENERGY) == failed
-    check_records(ENERGY, [trial.record for trial in (*TRIED, *failed)])
+    check_records(ENERGY, [efficient(GIVEN, 100, 10.0), failed[0].record])
 
 
-@pytest.mark.parametrize("objective", [SPEED, ENERGY])
-def test_a_rehearsal_knows_no_watts(objective):
-    if objective == SPEED:
-        check_watts(objective, this_machine("cpu", watts=True))
-    else:
-        with pytest.raises(CannotSearch, match="cannot measure watts"):
-            check_watts(objective, this_machine("cpu", watts=True))
+def test_a_rehearsal_knows_no_watts():
+    machine = this_machine("cpu", watts=True)
+    check_watts(SPEED, machine)
+    with pytest.raises(CannotSearch, match="cannot measure watts"):
+        check_watts(ENERGY, machine)
 
 
 def test_a_gpu_whose_energy_is_not_counted(tmp_path, monkeypatch):

@@ -2,18 +2,12 @@
 
 import pytest
 
-from fp8tune.config.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions, find_config
 
 CONFIG = "[train]\nbatch_size = 1\n[scheduler]\nwarmup_steps = 10\n"
 FRAGMENT = "dim = 64\nn_layers = 2\nn_heads = 4\n"
 NAMED = '[tool.fp8tune.search]\nconfig = "configs/a.toml"\n'
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    settings_for.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -90,13 +84,6 @@ def test_settings_that_cannot_be_used(project, fp8tune, table, said):
         done = fp8tune(*command)
         assert (done.code, done.err.count("\n")) == (2, 1)
         assert said in done.err
-
-
-def test_the_command_without_a_path(project, fp8tune):
-    project({"a.toml": CONFIG, "b.toml": CONFIG})
-    done = fp8tune("search", "--budget", "1h", "--device", "cpu")
-    assert done.code == 2
-    assert "2 train configs here, name one: a.toml, b.toml" in done.err
 
 
 def test_the_options_that_make_the_same_search_again():

@@ -31,8 +31,13 @@ from tests.search.tries import (
 NONE = (None, None)
 
 
-def said(*pairs, space=SPACE):
-    found = decide(History(space, GIVEN, trials(*pairs)), 99.0)
+def decided(*pairs, space=SPACE, **more):
+    """The answer to trials of a stage and a record."""
+    return decide(History(space, GIVEN, trials(*pairs)), 99.0, **more)
+
+
+def said(*pairs):
+    found = decided(*pairs)
     value = found.speed.chosen and found.speed.chosen.value
     return found.chosen, found.verdict, value
 
@@ -43,94 +48,48 @@ def codes(found):
 
 def test_the_whole_answer():
     best = SPACE.in_bf16(BEST)
-    found = decide(
-        history(
-            ("baseline", ran(GIVEN)),
-            ("bf16-baseline", ran(BF16, 80)),
-            ("search", ran(OTHER, outcome="oom")),
-            ("search", ran(BEST, 130)),
-            *[
-                ("confirm", ran(p, v))
-                for p, v in ((BEST, 120), (best, 100), (GIVEN, 100))
-            ]
-            * 2,
-        ),
-        99.0,
+    found = decided(
+        ("baseline", ran(GIVEN)),
+        ("bf16-baseline", ran(BF16, 80)),
+        ("search", ran(OTHER, outcome="oom")),
+        ("search", ran(BEST, 130)),
+        *[("confirm", ran(p, v)) for p, v in ((BEST, 120), (best, 100), (GIVEN, 100))]
+        * 2,
     )
     assert (found.chosen, found.verdict) == (BEST, "faster")
     speed = found.speed
     assert [e.value for e in speed[:5]] == pytest.approx([120, 100, 1.2, 100, 1.2])
     assert all(e.low < e.value < e.high for e in speed[:5])
-    assert (speed.fp8_verdict, speed.fp8_pairs, speed.pair) == (
-        "faster",
-        2,
-        (BEST, best),
-    )
+    assert speed.fp8_verdict == "faster"
+    assert speed.fp8_pairs == 2
+    assert speed.pair == (BEST, best)
     assert (found.runner_up, found.pairs) == (GIVEN, 2)
     assert found.record == ran(BEST, 120)
     assert (found.trials, found.oom_trials, found.seconds) == (10, 1, 99.0)
     assert codes(found) == ["faster", "too-little-memory", "fp8-faster-than-bf16"]
 
 
-@pytest.mark.parametrize(
-    ("pairs", "expected"),
+@each(
+    ("others", "expected"),
     [
-        ([], (None, "inconclusive", None)),
-        ([("bf16-baseline", ran(BF16, 300))], (None, "inconclusive", None)),
-        ([("baseline", ran(GIVEN))], (GIVEN, "inconclusive", 100)),
-        (
-            [("baseline", ran(GIVEN)), ("search", ran(BEST, 100.8))],
-            (GIVEN, "inconclusive", 100),
-        ),
-        (
-            [
-                ("baseline", ran(GIVEN)),
-                *confirmed(*[ran(BEST, 100.4), ran(GIVEN, 100)] * 6),
-            ],
-            (GIVEN, "same", 100),
-        ),
-        (
-            [("baseline", ran(GIVEN)), *confirmed(ran(BEST, 120), ran(GIVEN, 100))],
-            (BEST, "inconclusive", 120),
-        ),
-        (
-            [("baseline", ran(GIVEN)), *confirmed(*[ran(BEST, 120), ran(GIVEN)] * 2)],
-            (BEST, "faster", 120),
-        ),
-        (
-            [("baseline", ran(GIVEN)), ("search", ran(BEST, 120))],
-            (BEST, "inconclusive", 120),
-        ),
-        (
-            [("baseline", ran(GIVEN)), ("search", ran(BEST, 50))],
-            (GIVEN, "inconclusive", 100),
-        ),
-        (
-            [
-                ("baseline", ran(GIVEN)),
-                ("search", ran(BEST, 50)),
-                *confirmed(ran(BF16)),
-            ],
-            (GIVEN, "same", 100),
-        ),
-        ([("search", ran(BEST))], (BEST, "inconclusive", 100)),
+        ([], (GIVEN, "inconclusive", 100)),
+        ([("search", ran(BEST, 100.8))], (GIVEN, "inconclusive", 100)),
+        (confirmed(*[ran(BEST, 100.4), ran(GIVEN)] * 6), (GIVEN, "same", 100)),
+        (confirmed(ran(BEST, 120), ran(GIVEN)), (BEST, "inconclusive", 120)),
+        (confirmed(*[ran(BEST, 120), ran(GIVEN)] * 2), (BEST, "faster", 120)),
+        ([("search", ran(BEST, 120))], (BEST, "inconclusive", 120)),
+        ([("search", ran(BEST, 50))], (GIVEN, "inconclusive", 100)),
+        ([("search", ran(BEST, 50)), *confirmed(ran(BF16))], (GIVEN, "same", 100)),
     ],
 )
-def test_choices(pairs, expected):
-    assert said(*pairs) == expected
+def test_choices(others, expected):
+    assert said(("baseline", ran(GIVEN)), *others) == expected
 
 
-def test_bf16_is_chosen_where_that_is_allowed():
-    free = Space([knob._replace(frozen=False) for knob in KNOBS])
-    pairs = (
-        ("baseline", ran(GIVEN)),
-        *confirmed(*[ran(BF16, 120), ran(GIVEN)] * 2),
-    )
-    found = decide(History(free, GIVEN, trials(*pairs)), 1.0)
-    assert (found.chosen, found.verdict) == (BF16, "faster")
-    assert found.speed.bf16_baseline == found.speed.chosen
-    assert found.speed.fp8_gain.value == pytest.approx(100 / 120)
-    assert codes(found) == ["fp8-slower-than-bf16", "faster"]
+def test_choices_without_a_baseline():
+    nothing = (None, "inconclusive", None)
+    assert said() == said(("bf16-baseline", ran(BF16, 300))) == nothing
+    assert said(("search", ran(BEST))) == (BEST, "inconclusive", 100)
 
 
 def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
@@ -139,12 +98,10 @@ def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
         ("bf16-baseline", ran(BF16, 80)),
         ("search", ran(BEST, 160)),
     )
-    found = decide(history(*pairs), 1.0)
+    found = decided(*pairs)
     assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, BF16))
-    assert (found.speed.bf16_baseline, found.speed.fp8_gain) == (
-        (80.0, *NONE),
-        (1.25, *NONE),
-    )
+    assert found.speed.bf16_baseline == (80.0, *NONE)
+    assert found.speed.fp8_gain == (1.25, *NONE)
     assert found.find("fp8-inconclusive").facts["at"] == "baseline"
 
 
@@ -171,22 +128,17 @@ def test_a_gpu_that_slows_down_makes_nothing_faster():
 
 
 def test_only_bf16_that_ran_beside_fp8_is_its_reference():
-    found = decide(
-        history(
-            ("baseline", ran(GIVEN, 100)),
-            ("bf16-baseline", ran(BF16, 90)),
-            ("search", ran(BEST, 120)),
-            ("confirm", ran(BEST, 96)),
-            ("confirm", ran(SPACE.in_bf16(BEST), 80)),
-            ("confirm", ran(GIVEN, 80)),
-        ),
-        1.0,
+    found = decided(
+        ("baseline", ran(GIVEN, 100)),
+        ("bf16-baseline", ran(BF16, 90)),
+        ("search", ran(BEST, 120)),
+        ("confirm", ran(BEST, 96)),
+        ("confirm", ran(SPACE.in_bf16(BEST), 80)),
+        ("confirm", ran(GIVEN, 80)),
     )
     measured = found.speed
-    assert (measured.bf16_baseline.value, measured.fp8_gain.value) == (
-        80,
-        pytest.approx(1.2),
-    )
+    assert measured.bf16_baseline.value == 80
+    assert measured.fp8_gain.value == pytest.approx(1.2)
 
 
 def test_bf16_s_figure_is_not_above_all_its_runs():
@@ -200,7 +152,7 @@ def test_bf16_s_figure_is_not_above_all_its_runs():
         ("confirm", ran(best, 150)),
         ("confirm", ran(BEST, 120)),
     )
-    speed = decide(history(*noisy), 1.0).speed
+    speed = decided(*noisy).speed
     assert (speed.chosen.value, speed.bf16_baseline.value) == (220, 150)
     assert speed.fp8_gain.value == pytest.approx(120 / 150)
 
@@ -217,16 +169,13 @@ def test_fp8_is_held_against_bf16_of_the_same_stage():
         ("confirm", ran(BEST, 96)),
         ("confirm", ran(GIVEN, 80)),
     )
-    found = decide(history(*slowed), 1.0)
-    assert (found.speed.bf16_baseline.value, found.speed.pair) == (
-        pytest.approx(80 * 90 / 100),
-        (GIVEN, BF16),
-    )
+    found = decided(*slowed)
+    assert found.speed.bf16_baseline.value == pytest.approx(80 * 90 / 100)
+    assert found.speed.pair == (GIVEN, BF16)
     assert found.speed.fp8_gain.value == pytest.approx(100 / 90)
-    later = decide(history(*slowed, ("confirm", ran(BF16, 64))), 1.0)
+    later = decided(*slowed, ("confirm", ran(BF16, 64)))
     assert (later.speed.bf16_baseline.value, later.speed.fp8_gain.value) == (64, 1.25)
-    alone = trials(("baseline", ran(GIVEN, outcome="oom")), *slowed[1:2])
-    found = decide(history_of(alone), 1.0)
+    found = decided(("baseline", ran(GIVEN, outcome="oom")), slowed[1])
     assert (found.speed.bf16_baseline.value, found.speed.fp8_gain) == (90, None)
     assert codes(found) == ["no-trial-succeeded", "fp8-not-compared"]
 
@@ -252,28 +201,17 @@ def test_a_verdict_takes_two_pairs_of_runs_and_says_what_would_settle_it(
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 120))
     later = [("confirm", record) for record in again]
     ending = Ending(settling_s=300.0)
-    found = decide(history(*known, *later), 1.0, ending=ending)
+    found = decided(*known, *later, ending=ending)
     assert (found.chosen, found.verdict) == (BEST, verdict)
     doubts = [f for f in found.findings if "budget_s" in f.facts]
     assert [(f.code, f.facts["budget_s"]) for f in doubts] == [(doubt, 300.0)]
     assert (found.speed.gain.low is None) == (verdict == "inconclusive")
 
 
-def test_a_rehearsal_does_not_compare_fp8_with_bf16():
-    more = {"more": {"rehearsal": True}}
-    runs = [ran(BEST, 120, **more), ran(GIVEN, **more), ran(BF16, 300, **more)]
-    known = trials(
-        ("baseline", runs[1]), ("bf16-baseline", runs[2]), *confirmed(*runs * 3)
-    )
-    found = decide(history_of(known), 1.0)
-    assert (found.speed.fp8_gain, found.speed.bf16_baseline) == (None, None)
-    assert codes(found) == ["faster", "rehearsal"]
-
-
 def test_a_gain_is_of_runs_of_the_same_time():
     """The budget ended after the baseline was measured again, on a slower GPU."""
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 105))
-    found = decide(history(*known, ("confirm", ran(GIVEN, 50))), 1.0)
+    found = decided(*known, ("confirm", ran(GIVEN, 50)))
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert (found.speed.chosen.value, found.speed.baseline.value) == (105, 100)
     assert found.numbers == (1,)
@@ -283,9 +221,9 @@ def test_a_gain_is_of_runs_of_the_same_time():
 def test_a_rival_that_the_budget_cut_off_was_not_seen():
     cut = ran(BEST, outcome="hang", more={"budget_s": 60.0})
     known = ("baseline", ran(GIVEN)), ("search", cut), *confirmed(ran(GIVEN))
-    assert decide(history(*known), 1.0).verdict == "inconclusive"
+    assert decided(*known).verdict == "inconclusive"
     later = *known, ("search", ran(BEST, 90))
-    assert decide(history(*later), 1.0).verdict == "same"
+    assert decided(*later).verdict == "same"
 
 
 def with_a_run_of(speed):
@@ -293,7 +231,7 @@ def with_a_run_of(speed):
     best = [102.0, 102.3, 101.9, speed, 102.1, 102.2, 101.8, 102.0]
     turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
-    return decide(history(*known, *confirmed(*turns)), 1.0)
+    return decided(*known, *confirmed(*turns))
 
 
 def test_a_pair_counts_up_to_three_deviations_from_the_median():
@@ -325,7 +263,7 @@ def test_every_pair_that_does_not_count_is_said():
         for point, speed in ((GIVEN, 100), (BEST, 95 * share), (BF16, 80 * share))
     ]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 95))
-    found = decide(history_of(trials(*known, *turns)), 1.0)
+    found = decided(*known, *turns)
     left_out = [f for f in found.findings if f.code == "pairs-left-out"]
     assert [f.facts for f in left_out] == [
         {
@@ -349,10 +287,10 @@ def test_runs_on_different_workers_are_no_pair():
         for point, speed in [run]
     ]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 120))
-    found = decide(history(*known, *turns), 1.0)
+    found = decided(*known, *turns)
     assert codes(found)[:2] == ["inconclusive", "not-confirmed"]
     more = [("confirm", ran(BEST, 120, more={"worker": "w2"}))]
-    found = decide(history(*known, *turns, *more), 1.0)
+    found = decided(*known, *turns, *more)
     assert found.pairs == 1
 
 
@@ -372,14 +310,14 @@ def test_few_pairs_are_held_against_what_the_search_saw(before, turns, verdict):
     runs = [
         ran(p, v) for turn in turns for p, v in zip((GIVEN, BEST), turn, strict=True)
     ]
-    assert decide(history(*known, *confirmed(*runs)), 1.0).verdict == verdict
+    assert decided(*known, *confirmed(*runs)).verdict == verdict
 
 
 def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]
     again = confirmed(*(ran(point, speed) for point, speed in turns))
-    found = decide(history(("baseline", ran(GIVEN)), *again), 1.0)
+    found = decided(("baseline", ran(GIVEN)), *again)
     assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
@@ -392,7 +330,7 @@ def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
         ("bf16-baseline", ran(BF16, 125)),
         ("search", ran(best, 300)),
     ]
-    found = decide(History(space, GIVEN, trials(*pairs)), 99.0)
+    found = decided(*pairs, space=space)
     assert (found.chosen, found.speed.pair) == (best, (GIVEN, BF16))
     assert found.speed.fp8_gain == (0.8, *NONE)
 
@@ -442,13 +380,10 @@ FAR = (3, 0, 1, 1)
 def test_the_runner_up_differs_from_the_chosen_setting(confirmed_last, line):
     """One that ran beside it comes first, except the baseline."""
     speeds = {FAR: 200, (3, 1, 1, 1): 180, (2, 0, 1, 1): 160, GIVEN: 100}
-    found = decide(
-        history(
-            ("baseline", ran(GIVEN)),
-            *(("search", ran(point, speed)) for point, speed in speeds.items()),
-            *confirmed(*[ran(point, speeds[point]) for point in confirmed_last] * 2),
-        ),
-        1.0,
+    found = decided(
+        ("baseline", ran(GIVEN)),
+        *(("search", ran(point, speed)) for point, speed in speeds.items()),
+        *confirmed(*[ran(point, speeds[point]) for point in confirmed_last] * 2),
     )
     assert [message(f) for f in found.findings if f.code == "runner-up"] == [line]
 
@@ -469,6 +404,6 @@ def test_few_pairs_of_runs_do_not_contradict_the_choice(value, pairs, ending):
 def test_trials_at_the_same_time_are_told():
     by = [{"worker": name, "at_s": 9.0 * at} for at, name in enumerate("ab")]
     runs = [ran(p, 100, more=more) for p, more in zip((GIVEN, BEST), by, strict=True)]
-    found = decide(history(("baseline", runs[0]), ("search", runs[1])), 99.0).findings
+    found = decided(("baseline", runs[0]), ("search", runs[1])).findings
     (several,) = (finding for finding in found if finding.code == "several-workers")
     assert message(several) == "up to 2 trials ran at the same time"

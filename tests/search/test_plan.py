@@ -15,7 +15,13 @@ from fp8tune.search.machine import (
     target_gpu,
 )
 from fp8tune.search.objective import SPEED
-from fp8tune.search.plan import plan_for_trials, read_config, study_name
+from fp8tune.search.plan import (
+    plan_for_trials,
+    read_config,
+    study_name,
+    world_size_note,
+    world_size_warning,
+)
 from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records, plan_replay
 from fp8tune.trainers.about import trainers
@@ -23,6 +29,7 @@ from fp8tune.trials.record import Record
 from tests.conftest import REPOSITORY
 from tests.each import each
 from tests.runners import fake_nvml
+from tests.search import test_knobs
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
 CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
@@ -72,16 +79,8 @@ def test_records_of_other_steps_are_left_out():
         plan(knobs[2])
 
 
-TITAN = b"""\
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-local_batch_size = 2
-[quantize.linear.float8]
-recipe_name = "rowwise"
-"""
+ROWWISE = '[quantize.linear.float8]\nrecipe_name = "rowwise"\n'
+TITAN = f"{test_knobs.TITAN}{ROWWISE}".encode()
 MEGATRON = b"""\
 torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 \\
     --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 \\
@@ -327,3 +326,48 @@ def test_what_cannot_be_varied_is_said(tmp_path, name, says, allowed, notes):
     trainer = add_trainer(str(described))
     config = read_config(str(tmp_path / "train.toml"), data, Target(), trainer)
     assert plan_for_trials(config, (), "cpu").notes == notes
+
+
+TITLE = "# Llama-3 7B - 16 GPUs (4 nodes x 4), FP8\n"
+SAID = "# fp8tune: world-size=8\n"
+ASKED = Target("", 4, "", "--world-size")
+FOR_WORLD = """\
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+[distributed]
+"""
+STAND = "speeds are for a run on"
+UNSAID = f"{STAND} 1 GPU, as nothing says how many; --world-size N sets it"
+FOR_MORE = (
+    "warning: a.toml:1: the title says 16 GPUs; the best on 1 GPU may not be "
+    "the best there; give --world-size 16"
+)
+
+
+@pytest.mark.parametrize(
+    ("header", "more", "target", "stands", "warning"),
+    [
+        ("", "", Target(), UNSAID, ""),
+        (TITLE, "", Target(), UNSAID, FOR_MORE),
+        (TITLE.replace("16", "1"), "", Target(), UNSAID, ""),
+        (TITLE, "", ASKED, f"{STAND} 4 GPUs, set by --world-size", ""),
+        (
+            TITLE + SAID,
+            "",
+            Target(),
+            f"{STAND} 8 GPUs, set by the comment on line 2",
+            "",
+        ),
+        (
+            "",
+            "dp_shard = 8\n",
+            Target(),
+            f"{STAND} 8 GPUs, set by the parallel degrees",
+            "",
+        ),
+    ],
+)
+def test_how_many_gpus_trials_stand_for(header, more, target, stands, warning):
+    config = read_config("a.toml", f"{header}{FOR_WORLD}{more}".encode(), target, "", 1)
+    assert (world_size_note(config), world_size_warning(config)) == (stands, warning)

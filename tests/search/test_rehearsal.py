@@ -58,13 +58,11 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         assert report.diagnostics == []
 
 
-def _environment(job, device):
-    return environment(job, this_machine(device), synthetic_data=False)
-
-
 def identity(text, target, device="cpu"):
     made = plan_for_trials(read_config("a.toml", text.encode(), target), (), device)
-    return study_name(made, made.about(**_environment(made.config.job, device)))
+    machine = this_machine(device)
+    about = environment(made.config.job, machine, synthetic_data=False)
+    return study_name(made, made.about(**about))
 
 
 def test_a_study_is_of_one_target_machine_and_data_set(tmp_path, monkeypatch):
@@ -149,25 +147,6 @@ def test_replicas_without_shards_are_shards(project):
     target = Target("", 4, "", "--world-size")
     config = read_config("a.toml", text.encode(), target)
     assert ranks_of_trial(config) == 4
-
-
-@pytest.mark.parametrize(
-    ("gpu", "allow", "offered"),
-    [
-        ("h100", ("precision",), ("bf16", "fp8")),
-        ("h100", ("train.mixed_precision",), ("bf16", "fp8")),
-        ("", ("precision",), ("bf16", "fp8")),
-        ("h100", (), ("bf16",)),
-        ("a100", ("precision",), ("bf16",)),
-    ],
-)
-def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
-    text = PATH.read_text().replace('"fp8"', '"bf16"')
-    config = read_config("a.toml", text.encode(), Target(gpu, 1, "--gpu" * bool(gpu)))
-    made = plan_for_trials(config, allow, "cpu")
-    knob = made.space.knob("precision")
-    assert (knob.values, knob.frozen) == (offered, len(offered) == 1)
-    assert made.space.value(made.baseline, "precision") == "bf16"
 
 
 def test_a_model_that_a_cpu_cannot_train_is_refused(project, fp8tune):

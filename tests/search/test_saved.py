@@ -103,8 +103,3 @@ def test_a_trial_of_another_search(tmp_path):
     Study(Space([Knob("x", (1, 2))]), folder).add("search", Record({"x": 1}, "oom"))
     with pytest.raises(BadStudy, match=r"study\.journal: trial 0: not a knob or value"):
         load_study(folder)
-
-
-def test_no_folder(tmp_path):
-    with pytest.raises(BadStudy, match="no study found here"):
-        load_study(str(tmp_path / "none"))

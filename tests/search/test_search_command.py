@@ -11,14 +11,22 @@ pytest.importorskip("optuna")
 RUNS = f"{SMALL_MODEL}[train]\nseq_len = 32\n"
 
 
-def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
-    fp8tune, project, tmp_path, monkeypatch
-):
+@pytest.fixture
+def refused(fp8tune, tmp_path, monkeypatch):
+    """Why a search is refused in one line, on a machine without a GPU."""
     fake_nvml.install(tmp_path, monkeypatch, count=0)
-    text = RUNS + "[optimizer]\nname = 'muon'\n"
-    project({"a.toml": text})
-    said = fp8tune("search", "a.toml", "--budget", "3m")
-    assert (said.code, "the optimizer muon" in said.err) == (2, True)
+
+    def why(*arguments):
+        done = fp8tune("search", *arguments, "--budget", "3m")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    return why
+
+
+def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(refused, project):
+    project({"a.toml": f"{RUNS}[optimizer]\nname = 'muon'\n"})
+    assert "the optimizer muon" in refused("a.toml")
 
 
 REFUSED = (
@@ -29,10 +37,11 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(
-    ("versions", "precision", "options", "refused"),
+    ("versions", "precision", "options", "is_refused"),
     [
         (("2.14.1", "0.17.0"), "fp8", (), True),
         (("2.14.1", "0.17.0"), "bf16", ("--allow", "precision"), True),
+        (("2.14.1", "0.17.0"), "bf16", ("--allow", "fp8"), True),
         (("2.14.1", "0.17.0"), "fp8", ("--allow-versions",), False),
         (("2.14.1", "0.17.0"), "bf16", (), False),
         (("2.14.1", "0.18.0"), "fp8", (), False),
@@ -41,7 +50,7 @@ REFUSED = (
     ],
 )
 def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
-    fp8tune, project, tmp_path, monkeypatch, versions, precision, options, refused
+    fp8tune, project, tmp_path, monkeypatch, versions, precision, options, is_refused
 ):
     fake_nvml.install(tmp_path, monkeypatch, count=0)
     names = dict(zip(("torch", "torchao"), versions, strict=True))
@@ -50,29 +59,21 @@ def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
     project({"a.toml": f'{RUNS}mixed_precision = "{precision}"\n'})
     said = fp8tune("search", "a.toml", "--budget", "3m", *options)
     assert said.code == 2
-    if refused:
+    if is_refused:
         assert (said.out, said.err) == ("", f"fp8tune: {REFUSED}\n")
     else:
         assert "no NVIDIA GPU found" in said.err
     assert not (tmp_path / ".fp8tune").exists()
 
 
-def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
-    fp8tune, project, tmp_path, monkeypatch
-):
-    fake_nvml.install(tmp_path, monkeypatch, count=0)
+def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(refused, project):
     files = ("scripts/train.py", "kempnerforge/__init__.py")
     project({"a.toml": RUNS, **{f"there/{name}": "" for name in files}})
-
-    def said(*options):
-        done = fp8tune("search", "a.toml", "--budget", "3m", "--runner", *options)
-        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        return done.err
-
-    assert "--trainer-dir PATH names the checkout" in said("trainer")
-    assert "no scripts/train.py" in said("trainer", "--trainer-dir", ".")
-    assert "runs the command of a file of your own" in said("command")
-    no_gpu = said("trainer", "--trainer-dir", "there")
+    of = "a.toml", "--runner"
+    assert "--trainer-dir PATH names the checkout" in refused(*of, "trainer")
+    assert "no scripts/train.py" in refused(*of, "trainer", "--trainer-dir", ".")
+    assert "runs the command of a file of your own" in refused(*of, "command")
+    no_gpu = refused(*of, "trainer", "--trainer-dir", "there")
     assert "no NVIDIA GPU found; run " in no_gpu
     assert "or rehearse with --runner builtin --device cpu" in no_gpu
 
@@ -84,21 +85,12 @@ torchrun --nproc_per_node 1 pretrain_gpt.py --num-layers 2 --hidden-size 64 \\
 """
 
 
-def test_without_a_gpu_no_runner_sends_to_another_that_cannot_run(
-    fp8tune, project, tmp_path, monkeypatch
-):
-    fake_nvml.install(tmp_path, monkeypatch, count=0)
+def test_without_a_gpu_no_runner_sends_to_another_that_cannot_run(refused, project):
     project({"a.sh": MEGATRON})
-
-    def said(*options):
-        done = fp8tune("search", "a.sh", "--budget", "3m", *options)
-        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        return done.err
-
     can = "plan with --dry-run, or search recorded trials with --runner replay "
     for runner in ("auto", "trainer", "builtin"):
-        told = said("--runner", runner, "--device", "cpu")
+        told = refused("a.sh", "--runner", runner, "--device", "cpu")
         assert f"Megatron-LM trains on GPUs only: {can}" in told
         assert "--runner builtin" not in told
         assert "--runner trainer" not in told
-    assert f", or {can}" in said()
+    assert f", or {can}" in refused("a.sh")

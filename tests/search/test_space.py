@@ -46,6 +46,8 @@ def test_twins():
     assert SPACE.in_bf16(BF16) is None
     assert SPACE.with_precision(BF16, "fp8") == GIVEN
     assert SPACE.with_precision(GIVEN, "fp16") is None
+    assert SPACE.in_precision(GIVEN, "bf16") == BF16
+    assert SPACE.in_precision(GIVEN, "fp16") is None
     assert Space(KNOBS, [GIVEN]).in_bf16(GIVEN) is None
     assert Space(KNOBS[:3]).in_bf16(GIVEN[:3]) is None
 

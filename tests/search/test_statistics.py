@@ -37,6 +37,7 @@ from tests.search.tries import (
     BEST,
     BF16,
     GIVEN,
+    SPACE,
     but,
     confirmed,
     history_of,
@@ -369,3 +370,46 @@ def test_what_another_network_leaves_open(mine, theirs, left):
     one, other = (ran(GIVEN, step_ms=[STEP_MS], **more) for more in (mine, theirs))
     assert communication_error(one, other) == pytest.approx(left)
     assert communication_error(other, one) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("rehearsal", "gain", "verdict", "within"),
+    [
+        (True, 1.03, "same", 0.05),
+        (True, 1.06, "faster", None),
+        (False, 1.03, "faster", None),
+        (False, 1.005, "same", None),
+    ],
+)
+def test_a_gain_on_a_cpu_must_be_larger(rehearsal, gain, verdict, within):
+    more = {"rehearsal": rehearsal}
+    pair = [ran(BEST, 100 * gain, more=more), ran(GIVEN, 100, more=more)]
+    runs = trials(("baseline", pair[1]), *confirmed(*pair * 6))
+    found = decide(history_of(runs), 99.0)
+    assert found.verdict == verdict
+    coarse = found.find("coarse-on-cpu")
+    assert (coarse and coarse.facts["within"]) == within
+
+
+EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, BF16: 70.0}
+
+
+@pytest.mark.parametrize("begins", range(12))
+@pytest.mark.parametrize("lasts", [2, 3, 4, 6])
+def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts):
+    """Wherever they lie: as many trials of settings that are alike lose 6 %."""
+
+    def now(point):
+        number = len(tried)
+        lost = 0.94 if begins <= number < begins + lasts else 1.0
+        return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
+
+    tried = []
+    stages = [("baseline", GIVEN), ("bf16-baseline", BF16), ("search", BEST)]
+    while stages or (point := again(history_of(tried))) is not None:
+        stage, point = stages.pop(0) if stages else ("confirm", point)
+        more = {"searched_all": True} if stage == "confirm" else {}
+        record = but(now(point), **more)
+        tried += [t._replace(position=len(tried)) for t in trials((stage, record))]
+        assert len(tried) < 60
+    assert decide(history_of(tried), 1.0).verdict == "same"

@@ -86,6 +86,33 @@ class Command:
             time.sleep(0.05)
         return process
 
+    def stop(self, process, *signals):
+        """Send signals to the search; it ends as stopped. Return what it printed."""
+        for number in signals:
+            process.send_signal(number)
+        printed = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130
+        assert self.left() == []
+        return printed
+
+    def kill(self, process):
+        """Kill the search; nothing of it may be left."""
+        process.kill()
+        process.communicate()
+        assert self.left() == []
+
+    @property
+    def study(self):
+        """The folder of the only study."""
+        (found,) = (self.folder / ".fp8tune").glob("*/")
+        return found
+
+    def tuned(self):
+        """The batch and the accumulation of the config that was written."""
+        text = (self.folder / "a.tuned.toml").read_text()
+        train = tomllib.loads(text)["train"]
+        return train["batch_size"], train["grad_accum_steps"]
+
     def processes(self):
         """Living processes of this command."""
         found = []
@@ -100,8 +127,8 @@ class Command:
 
     def know(self):
         """Put trials into the study, as an earlier run would have."""
-        (study,) = (self.folder / ".fp8tune").glob("*/")
-        kept = Study(load_study(str(study)).plan.space, str(study))
+        study = str(self.study)
+        kept = Study(load_study(study).plan.space, study)
         for stage, batch, precision, speed in KNOWN:
             knobs = {
                 "train.batch_size": batch,
@@ -153,27 +180,19 @@ def command(tmp_path):
 @pytest.fixture
 def knowing(command):
     """The command after a kill -9, with three trials in its study."""
-    process = command.at_work()
-    process.kill()
-    process.communicate()
-    assert command.left() == []
+    command.kill(command.at_work())
     command.know()
     return command
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR2])
 def test_once_writes_what_is_known(knowing, number):
-    (study,) = (knowing.folder / ".fp8tune").glob("*/")
+    study = knowing.study
     assert len(list(study.glob("fp8tune-*"))) == 1, "of the one that was killed"
-    process = knowing.at_work()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    out, err = knowing.stop(knowing.at_work(), number)
     assert "stopping with the best so far" in err
     assert "wrote a.tuned.toml" in out
-    tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
-    assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
-    assert knowing.left() == []
+    assert knowing.tuned() == (2, 2)
     assert len(look(str(study))[1]) == len(KNOWN)
     assert list(study.glob("fp8tune-*")) == []
 
@@ -187,10 +206,8 @@ def test_a_lost_terminal_loses_no_config(knowing, term):
     os.close(master)  # from here on all that it writes fails
     process.send_signal(signal.SIGHUP)
     assert process.wait(timeout=PATIENCE_S) == 130
-    tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
-    assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
-    (study,) = (knowing.folder / ".fp8tune").glob("*/")
-    assert (study / "report.html").exists()
+    assert knowing.tuned() == (2, 2)
+    assert (knowing.study / "report.html").exists()
     assert knowing.left() == []
 
 
@@ -207,23 +224,14 @@ def test_a_reader_that_the_same_signal_ended_loses_no_config(knowing, arguments)
 
 
 def test_once_with_nothing_known(command):
-    process = command.at_work()
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    out, _ = command.stop(command.at_work(), signal.SIGINT)
     assert "no trial succeeded" in out
     assert "stopped: the same command continues from here" in out
     assert not (command.folder / "a.tuned.toml").exists()
-    assert command.left() == []
 
 
 def test_twice_stops_at_once(knowing):
-    process = knowing.at_work()
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert knowing.left() == []
+    knowing.stop(knowing.at_work(), signal.SIGINT, signal.SIGTERM)
 
 
 def test_a_lost_terminal_is_nothing_under_nohup(command):
@@ -232,16 +240,7 @@ def test_a_lost_terminal_is_nothing_under_nohup(command):
     status = Path("/proc", str(process.pid), "status").read_text()
     ignored = int(re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)[1], 16)
     assert ignored & 1 << signal.SIGHUP - 1
-    process.kill()
-    process.communicate()
-    assert command.left() == []
-
-
-def test_a_killed_search_leaves_no_trial_behind(command):
-    process = command.at_work()
-    process.kill()
-    process.communicate()
-    assert command.left() == []
+    command.kill(process)
 
 
 def test_two_searches_of_one_study(command):

@@ -12,31 +12,27 @@ from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import Choice
 from tests.each import each
+from tests.search import test_written_formats as formats
+from tests.search.test_dry_run import SFT
+from tests.search.test_knobs import TITAN as IN_FP8
 
-AXOLOTL = """\
-base_model: meta-llama/Llama-3.2-1B
-micro_batch_size: 2
-gradient_accumulation_steps: 2
-sequence_len: 4096
-datasets: [{path: x, type: alpaca}]
-bf16: true
+AXOLOTL = f"""\
+{formats.AXOLOTL.replace("fp8", "bf16")}\
 fsdp_version: 2
 fsdp_config:
   activation_checkpointing: true
+"""
+TRAINING = f"{SFT}gradient_checkpointing: true\n"
+TITAN = f"""\
+{IN_FP8.replace('"quantize.linear.float8"', "")}\
+[quantize.linear.float8]
+enable_fsdp_float8_all_gather = false
 """
 LAUNCH = """\
 distributed_type: FSDP
 mixed_precision: bf16
 num_processes: 8
 fsdp_config: {fsdp_version: 2, fsdp_activation_checkpointing: true}
-"""
-TRAINING = """\
-model_name_or_path: a/b
-max_length: 64
-bf16: true
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 2
-gradient_checkpointing: true
 """
 MEGATRON = """\
 torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 \\
@@ -61,18 +57,6 @@ ddp: {use_distributed_optimizer: true}
 """
 
 
-TITAN = """\
-[model]
-name = "llama3"
-flavor = "8B"
-converters = []
-[quantize.linear.float8]
-enable_fsdp_float8_all_gather = false
-[training]
-local_batch_size = 2
-seq_len = 8192
-steps = 100
-"""
 AUTOMODEL = """\
 recipe: TrainFinetuneRecipeForNextTokenPrediction
 step_scheduler: {global_batch_size: 128, local_batch_size: 4}
@@ -264,7 +248,7 @@ def test_the_answer_of_a_search_says_what_was_kept(project, fp8tune, without_plo
         for ac in ("none", "full")
     ]
     lines = "".join(f"{json.dumps(each)}\n" for each in records)
-    project({"a.yaml": f"# fp8tune: world-size=8\n{AXOLOTL}", "r.jsonl": lines})
+    project({"a.yaml": AXOLOTL, "r.jsonl": lines})
     options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
     done = fp8tune("search", "a.yaml", *options, "--output-format", "json")
     answer = json.loads(done.out)

@@ -21,6 +21,19 @@ datasets:
     type: alpaca
 fp8: true
 """
+FACTORY = """\
+# fp8tune: world-size=8
+model_name_or_path: meta-llama/Llama-3.2-1B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: x
+template: llama3
+cutoff_len: 4096
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+bf16: true
+"""
 MEGATRON = """\
 #!/bin/bash
 #SBATCH --nodes=1 --gpus-per-node=h100:8
@@ -79,7 +92,8 @@ bf16: true
 output_dir: out
 """
 OVERLAP = "deepspeed.zero_optimization.overlap_comm"
-BATCH = "training.per_device_train_batch_size"
+SIZE = "per_device_train_batch_size"
+BATCH = f"training.{SIZE}"
 JOB = {
     "train.sbatch": SCRIPT,
     "conf/launch.yaml": LAUNCH,
@@ -139,33 +153,19 @@ REASON = "2 -> 4: +50.0 % tokens/s"
 KEPT = "2 x 8 -> 4 x 4 sequences per rank and step"
 
 
+def with_reasons(text, batch, above="...\n"):
+    """A YAML file with a batch of 4, less accumulation, and why."""
+    steps = "gradient_accumulation_steps"
+    text = text.replace(f"{batch}: 2", f"{above}{MARK}{REASON}\n{batch}: 4")
+    return text.replace(f"{steps}: 8", f"{MARK}{KEPT}\n{steps}: 4")
+
+
 def test_yaml(replay, tmp_path):
     assert replay({"a.yaml": AXOLOTL}, "micro_batch_size").code == 0
-    changed = AXOLOTL.replace(
-        "micro_batch_size: 2",
-        f"...\n{MARK}{REASON}\nmicro_batch_size: 4",
-    ).replace(
-        "gradient_accumulation_steps: 8",
-        f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
-    )
+    changed = with_reasons(AXOLOTL, "micro_batch_size")
     assert tuned(tmp_path) == {"a.tuned.yaml": changed}
     again = replay({"a.yaml": AXOLOTL}, "micro_batch_size")
     assert (again.code, tuned(tmp_path)) == (0, {"a.tuned.yaml": changed})
-
-
-FACTORY = """\
-# fp8tune: world-size=8
-model_name_or_path: meta-llama/Llama-3.2-1B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: x
-template: llama3
-cutoff_len: 4096
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 8
-bf16: true
-"""
 
 
 @each(
@@ -293,13 +293,7 @@ def test_a_file_that_the_header_comment_names(replay, tmp_path):
     named = comment.replace("t.yaml", "t.tuned.yaml")
     assert tuned(tmp_path) == {
         "launch.tuned.yaml": f"...\n{MARK}names the tuned file\n{named}{LAUNCH}",
-        "args/t.tuned.yaml": TRAINING.replace(
-            "per_device_train_batch_size: 2",
-            f"{MARK}{REASON}\nper_device_train_batch_size: 4",
-        ).replace(
-            "gradient_accumulation_steps: 8",
-            f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
-        ),
+        "args/t.tuned.yaml": with_reasons(TRAINING, SIZE, above=""),
     }
 
 
@@ -337,14 +331,7 @@ def test_jobs_that_share_a_file_have_a_tuned_file_each(replay, tmp_path, fp8tune
 
 def test_a_job_without_the_file_that_leads_it(replay, tmp_path):
     assert replay({"t.yaml": TRAINING}, BATCH, ac="none").code == 0
-    changed = TRAINING.replace(
-        "per_device_train_batch_size: 2",
-        f"...\n{MARK}{REASON}\nper_device_train_batch_size: 4",
-    ).replace(
-        "gradient_accumulation_steps: 8",
-        f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
-    )
-    assert tuned(tmp_path) == {"t.tuned.yaml": changed}
+    assert tuned(tmp_path) == {"t.tuned.yaml": with_reasons(TRAINING, SIZE)}
 
 
 def test_in_place_each_file_keeps_its_name(replay, tmp_path):
@@ -497,17 +484,6 @@ def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_pat
     assert {name: (tmp_path / name).read_text() for name in before} == before
 
 
-LLAMAFACTORY = """\
-stage: sft
-model_name_or_path: meta-llama/Llama-3.2-1B
-finetuning_type: full
-cutoff_len: 2048
-per_device_train_batch_size: 8
-gradient_accumulation_steps: 8
-do_train: true
-"""
-
-
 @each(
     ("config", "script", "key", "expected"),
     [
@@ -524,7 +500,7 @@ do_train: true
             "B=4\naxolotl train c.tuned.yaml --micro-batch-size $B\n",
         ),
         (
-            LLAMAFACTORY,
+            FACTORY,
             'lmf train c.yaml per_device_train_batch_size=2 "output_dir=a b"\n',
             "per_device_train_batch_size",
             'lmf train c.tuned.yaml per_device_train_batch_size=4 "output_dir=a b"\n',

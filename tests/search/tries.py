@@ -35,6 +35,7 @@ GIVEN = (1, 1, 1, 1)
 """Batch 2, full AC, compiled, FP8."""
 BF16 = (1, 1, 1, 0)
 BEST = (2, 1, 1, 1)
+BEST_BF16 = (2, 1, 1, 0)
 OTHER = (1, 0, 1, 1)
 
 

@@ -2,12 +2,19 @@
 
 import itertools
 
+import numpy
 import pytest
 import torch
 
 from fp8tune.runners.builtin.data import BadData, ShortData, batches, synthetic_tokens
 from fp8tune.search.answer.answer import BAD_DATA, DATA_ERRORS
 from tests.runners.builtin.small import SMALL, runner, spec
+
+
+def spec_of(folder, pattern="*.npy", text=SMALL, more=""):
+    """The spec of a trial that reads the files of a folder."""
+    data = f'dataset_path = "{folder}"\nfile_pattern = "{pattern}"\n{more}'
+    return spec(f"{text}[data]\n{data}")
 
 
 def test_made_up_tokens_follow_a_rule():
@@ -24,13 +31,10 @@ def test_made_up_tokens_follow_a_rule():
 
 @pytest.mark.parametrize("name", ["a.npy", "a.bin"])
 def test_shards_of_the_user(tmp_path, name):
-    import numpy
-
     ids = (numpy.arange(33 * 8) % 100).astype("uint16")
     path = tmp_path / name
     numpy.save(path, ids) if name.endswith("npy") else ids.astype("uint32").tofile(path)
-    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
-    made = spec(text)
+    made = spec_of(tmp_path, name)
     assert made.data_files == [str(path)]
     inputs, labels = next(batches(made))
     order = torch.randperm(8, generator=torch.Generator().manual_seed(42))
@@ -73,25 +77,20 @@ def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
     ],
 )
 def test_too_few_sequences_are_said(tmp_path, rows, error, said):
-    import numpy
-
     numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
-    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
     with pytest.raises(error, match=said):
-        next(batches(spec(text)))
+        next(batches(spec_of(tmp_path)))
 
 
 @pytest.mark.parametrize("workers", [0, 4])
 def test_passes_are_shuffled_over_files_as_the_trainer_does(tmp_path, workers):
     """By data_seed and the number of the pass (data/sampler.py, DistributedSampler)."""
-    import numpy
-
     ids = (numpy.arange(33 * 5) % 100).astype("uint16")
     for name, part in (("a", ids[: 33 * 3]), ("b", ids[33 * 3 :])):
         numpy.save(tmp_path / f"{name}.npy", part)
     text = SMALL.replace("batch_size = 2", "data_seed = 7\nbatch_size = 2")
-    data = f'dataset_path = "{tmp_path}"\nnum_workers = {workers}\n'
-    stream = batches(spec(f"{text}[data]\n{data}"))
+    made = spec_of(tmp_path, text=text, more=f"num_workers = {workers}\n")
+    stream = batches(made)
     read = [next(stream)[0].tolist() for _ in range(4)]
     stream.close()
     for number in range(2):
@@ -102,12 +101,9 @@ def test_passes_are_shuffled_over_files_as_the_trainer_does(tmp_path, workers):
 
 
 def test_an_id_that_the_model_does_not_have_is_said(tmp_path):
-    import numpy
-
     numpy.save(tmp_path / "a.npy", numpy.full(33 * 2, 60000, dtype="uint16"))
-    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
     with pytest.raises(BadData, match=r"the id 60000, .* vocabulary has \d+; set"):
-        next(batches(made))
+        next(batches(spec_of(tmp_path)))
 
 
 NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*"
@@ -125,21 +121,17 @@ NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*
 )
 def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
-    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
     said = rf"^`.*/{name}` cannot be read: {why}; fix or remove it$"
     with pytest.raises(BadData, match=said):
-        next(batches(spec(text)))
+        next(batches(spec_of(tmp_path, name)))
 
 
 @pytest.mark.parametrize("bad", [b"", b"\1\0" * 33])
 def test_every_file_is_opened_before_the_first_step(tmp_path, bad):
-    import numpy
-
     numpy.save(tmp_path / "a.npy", numpy.zeros(33 * 8, dtype="uint16"))
     (tmp_path / "b.npy").write_bytes(bad)
-    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
     with pytest.raises(BadData, match=r"b\.npy` cannot be read"):
-        next(batches(made))
+        next(batches(spec_of(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -147,13 +139,10 @@ def test_every_file_is_opened_before_the_first_step(tmp_path, bad):
 )
 def test_raw_ids_as_the_trainer_reads_them(tmp_path, first, second):
     """By the first file's ending; a byte too many is left."""
-    import numpy
-
     ids = (numpy.arange(33 * 2) % 100).astype("uint16")
     (tmp_path / first).write_bytes(ids[:33].tobytes() + b"\7")
     (tmp_path / second).write_bytes(ids[33:].tobytes())
-    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "*"\n'
-    inputs, _ = next(batches(spec(text)))
+    inputs, _ = next(batches(spec_of(tmp_path, "*")))
     assert inputs.tolist() == ids.reshape(2, 33)[:, :-1].tolist()
 
 

@@ -174,10 +174,8 @@ def test_the_rank_that_failed_first_ends_all(mode, outcome, message):
 
 def test_ranks_that_hang_end_at_the_deadline():
     found, _ = failed("hang", seconds=3.0)
-    assert (found.outcome, found.message) == (
-        "hang",
-        "stopped at its deadline in stage steady",
-    )
+    assert found.outcome == "hang"
+    assert found.message == "stopped at its deadline in stage steady"
 
 
 def test_the_environment_of_a_rank(monkeypatch):

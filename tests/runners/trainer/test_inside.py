@@ -10,32 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.config.own_trainer import add_trainer
-from fp8tune.config.reader import config_of
-from fp8tune.job import Target
-from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside, output
-from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch, variables
 from fp8tune.runners.trainer.recipe import INSIDE, read
-from fp8tune.runners.trainer.runner import trainer_runner
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.verify import log
-from tests.conftest import REPOSITORY
 from tests.each import each
+from tests.runners.trainer.conftest import EXAMPLE, runner_of
 
 TRAINS = str(Path(__file__).parent / "trains.py")
-EXAMPLE = REPOSITORY / "docs/own_trainer/run"
-FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
 COMMAND = ("{python}", "{inside}", TRAINS)
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+def _alone(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", inside.TRACES):
         monkeypatch.delenv(name, raising=False)
 
@@ -92,24 +83,26 @@ def runner(tmp_path):
     def build(*words, ranks=1):
         folder = tmp_path / "trainer"
         shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
-        known = trainer(add_trainer(str(folder / "ours.toml")))
-        run = {
-            "command": [*COMMAND[:2], *words, "{config}"],
-            "ranks": ["{python}", *RANKS, "{ranks}", "{inside}", *words, "{config}"],
-            "cpu": True,
-            "environment": {"HF_HUB_OFFLINE": "1"},
-            **{
-                name: known.about.own.run[name] for name in ("trial", "speed", "losses")
-            },
-        }
-        launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
-        launch = launch._replace(recipe=read(run, "ours"))
-        data = (folder / "train.toml").read_bytes()
-        target = Target("", ranks, "", "--world-size")
-        config = config_of("train.toml", data, target, only=known)
-        found = trainer_runner(launch, UserConfig(config), device="cpu")
-        (tmp_path / "scratch").mkdir(exist_ok=True)
-        return found.ready(FEW, str(tmp_path / "scratch"), None)
+
+        def launched(launch):
+            own = trainer("ours").about.own.run
+            run = {
+                "command": [*COMMAND[:2], *words, "{config}"],
+                "ranks": [
+                    "{python}",
+                    *RANKS,
+                    "{ranks}",
+                    "{inside}",
+                    *words,
+                    "{config}",
+                ],
+                "cpu": True,
+                "environment": {"HF_HUB_OFFLINE": "1"},
+                **{name: own[name] for name in ("trial", "speed", "losses")},
+            }
+            return launch._replace(recipe=read(run, "ours"))
+
+        return runner_of(folder, tmp_path / "scratch", ranks, launched)
 
     return build
 

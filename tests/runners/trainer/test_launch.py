@@ -12,8 +12,8 @@ from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
 from tests.each import each
+from tests.runners.trainer.conftest import EXAMPLE
 
-EXAMPLE = REPOSITORY / "docs/own_trainer/run"
 RUN = '[run]\ncommand = ["{python}", "{config}"]\ncpu = true\n'
 
 

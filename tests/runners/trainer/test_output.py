@@ -6,15 +6,14 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.runners.process import Ended
-from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
 from fp8tune.runners.trainer.output import Output, Wanted, resolution
 from fp8tune.runners.trainer.recipe import Keys, Profile
 from fp8tune.runners.trainer.record import base_record
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
+from tests.runners.trainer.conftest import FEW
 
-FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
 KEMPNERFORGE = (
     "[rank 0] INFO     [step {step}] loss=5.5 | lr=3.00e-05 | grad_norm=1.2 | "
     "tok/s={speed:,.0f} | mfu=5.0% | mem=7.1/80GB | step_time={seconds:.2f}s\n"

@@ -10,7 +10,6 @@ import pytest
 
 from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.config import CannotWrite
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
@@ -22,6 +21,7 @@ from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
 from tests.each import each
+from tests.runners.trainer.conftest import FEW
 
 TRAINS = str(Path(__file__).parent / "trains.py")
 LAUNCH = """\
@@ -78,14 +78,19 @@ FILES = {"launch.yaml": LAUNCH, "sft.yaml": SFT, "ds.json": DEEPSPEED}
 MICRO_BATCH = "training.per_device_train_batch_size"
 
 
+def config_here(path, *beside, ranks=8):
+    """A job of files here, as a search reads it."""
+    data = Path(path).read_bytes()
+    return read_config(path, data, Target("", ranks), "", ranks, beside)
+
+
 @pytest.fixture
 def trial(project):
     """Return what a trial of a job gets, which is read as a search reads it."""
 
     def made(path, *beside, knobs=None, typed=(), more=None):
         project({**FILES, **(more or {})})
-        data = Path(path).read_bytes()
-        config = read_config(path, data, Target("", 8), "", 8, beside)
+        config = config_here(path, *beside)
         recipe = recipe_of(config.trainer.about)
         ours = config_of_trials(config.having(written=typed), recipe)
         values = {"scratch": "/s", "ranks": "8", **ours.places("/s")}
@@ -260,8 +265,7 @@ def site(project):
 def test_a_trial_s_config_has_the_pinned_releases(project):
     pins = "torch==2.9.1\ntorchao==0.18.0\ntransformers==4.57.6\n"
     project({**FILES, "requirements.txt": pins})
-    data = Path("launch.yaml").read_bytes()
-    config = read_config("launch.yaml", data, Target("", 8), beside=("sft.yaml",))
+    config = config_here("launch.yaml", "sft.yaml")
     ours = config_of_trials(config, recipe_of(config.trainer.about))
     names = "torch_release", "torch_version", "torchao_version", "transformers_release"
     found = [*map(ours.job({MICRO_BATCH: 2}).get, names)]
@@ -273,15 +277,13 @@ def test_a_trial_s_config_has_the_pinned_releases(project):
 )
 def test_a_trial_of_a_script_that_a_launcher_starts(site, project, ranks, outcome):
     project({"launch.yaml": "distributed_type: MULTI_GPU\n", "sft.yaml": SFT})
-    data = Path("launch.yaml").read_bytes()
-    config = read_config("launch.yaml", data, Target("", ranks), "", 1, ("sft.yaml",))
+    config = config_here("launch.yaml", "sft.yaml", ranks=ranks)
     known = trainer("accelerate")
     launch = find_launch(known.about, str(site), ranks, "cpu", own=False)
     ours = config_of_trials(config, launch.recipe)
     ours = ours._replace(program=Program((), (TRAINS, "without_end")))
     runner = trainer_runner(launch, ours, device="cpu")
-    few = Sampling(min_steps=3, max_steps=6, warm_steps=1)
-    found = runner.ready(few, str(site), None).run({}, TrialLimits(60.0))
+    found = runner.ready(FEW, str(site), None).run({}, TrialLimits(60.0))
     assert (found.outcome, found.message) == outcome
     assert not [path for path in site.iterdir() if path.name.startswith("fp8tune-")]
     assert not processes_of(TRAINS)
@@ -325,8 +327,7 @@ def processes_of(path):
 
 def test_a_package_whose_module_would_start_is_missed_before_the_search(site, project):
     project({"sft.yaml": SFT})
-    data = Path("sft.yaml").read_bytes()
-    config = read_config("sft.yaml", data, Target("", 1))
+    config = config_here("sft.yaml", ranks=1)
     launch = find_launch(config.trainer.about, str(site), 1, "cpu", own=False)
     with pytest.raises(CannotLaunch, match="finds no package trl"):
         trainer_runner(launch, config_of_trials(config, launch.recipe), device="cpu")

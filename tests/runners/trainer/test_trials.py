@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.config.own_trainer import add_trainer
 from fp8tune.config.reader import config_of
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
-from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
 from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import find_launch
@@ -19,13 +17,11 @@ from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
-from tests.conftest import REPOSITORY
 from tests.each import each
 from tests.runners import fake_nvml
+from tests.runners.trainer.conftest import EXAMPLE, FEW, runner_of
 
 HERE = Path(__file__).parent
-EXAMPLE = REPOSITORY / "docs/own_trainer/run"
-FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
 BF16 = {"train.precision": "bf16"}
 LOSSES = LossRun(seed=7, warmup_steps=3, steps=8, config_warmup_steps=20)
 
@@ -35,14 +31,12 @@ def runner(tmp_path):
     """Return the runner of a program that goes wrong as told."""
 
     def build(fault):
-        known = trainer(add_trainer(str(EXAMPLE / "ours.toml")))
-        launch = find_launch(known.about, str(EXAMPLE), 1, "cpu", own=True)
-        command = ("{python}", str(HERE / "wrong.py"), fault, "{config}", "{traces}")
-        launch = launch._replace(recipe=launch.recipe._replace(command=command))
-        data = (EXAMPLE / "train.toml").read_bytes()
-        config = config_of("train.toml", data, Target("", 1), only=known)
-        found = trainer_runner(launch, UserConfig(config), device="cpu")
-        return found.ready(FEW, str(tmp_path), None)
+        words = ("{python}", str(HERE / "wrong.py"), fault, "{config}", "{traces}")
+
+        def launched(launch):
+            return launch._replace(recipe=launch.recipe._replace(command=words))
+
+        return runner_of(EXAMPLE, tmp_path, launched=launched)
 
     return build
 

@@ -5,10 +5,9 @@ import random
 from fp8tune.search.losses.compare import LossCurve
 from fp8tune.search.losses.loss_runs import FIRST_SEED
 from fp8tune.trials.record import LossRun
-from tests.search.tries import BEST, SPACE, ran
+from tests.search.tries import BEST, BEST_BF16, SPACE, ran
 
 STEPS, WARMUP = 32, 8
-BEST_BF16 = (2, 1, 1, 0)
 
 
 def falling(steps=STEPS, by=0.0, seed=0, noise=0.001):

@@ -103,11 +103,9 @@ def test_a_longer_warmup_mends_nothing_until_all_that_diverged_ran_under_it():
 def test_one_run_that_climbs_makes_fp8_doubtful():
     fp8 = seeds("fp8")
     told = found(*seeds(), climbing(fp8[0]), *fp8[1:])
-    assert (told.verdict, told.rejects, told.may_diverge) == (
-        "inconclusive",
-        False,
-        True,
-    )
+    assert told.verdict == "inconclusive"
+    assert told.rejects is False
+    assert told.may_diverge is True
 
 
 @pytest.mark.parametrize("wrong", [climbing, lambda run: run._replace(nan=True)])
@@ -121,16 +119,9 @@ def test_one_run_that_climbs_in_the_first_steps_rejects_nothing():
     fp8 = seeds("fp8", warmup=2000, given=2000)
     fp8[0] = climbing(fp8[0])
     told = found(*lost(given=2000), *seeds(warmup=2000, given=2000), *fp8)
-    assert (told.first_steps.diverged, told.rejects, told.may_diverge) == (
-        (1, 0),
-        False,
-        True,
-    )
-
-
-def test_a_setting_in_another_precision_need_not_have_been_tried():
-    assert SPACE.in_precision(BEST, "bf16") == BEST_BF16
-    assert SPACE.in_precision(BEST, "fp16") is None
+    assert told.first_steps.diverged == (1, 0)
+    assert told.rejects is False
+    assert told.may_diverge is True
 
 
 def test_the_same_seed_in_one_precision_alone_is_no_pair():

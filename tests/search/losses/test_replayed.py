@@ -22,11 +22,9 @@ def told(replay, runs, *arguments, config=WITH_WARMUP):
 
 def test_the_recorded_runs_are_compared(replay):
     code, said = told(replay, LEARNED)
-    assert (code, said["verdict"], said["knobs"]["train.batch_size"]) == (
-        0,
-        "faster",
-        4,
-    )
+    assert code == 0
+    assert said["verdict"] == "faster"
+    assert said["knobs"]["train.batch_size"] == 4
     assert said["stability"]["verdict"] == "inside"
     assert said["stability"]["proposed_warmup_steps"] == 8
     assert (said["trials"], said["seconds"]) == (17, 690.0)
@@ -58,14 +56,6 @@ def test_what_fp8_learns_is_compared_whatever_the_aim(replay, runs, code):
     verdict = "diverged" if code else "inside"
     assert (found, said["stability"]["verdict"]) == (code, verdict)
     assert (said["knobs"] is None) == bool(code)
-
-
-def test_that_fp8_was_rejected_is_said_first(replay):
-    known = records(*LOST)
-    done = replay(known, "--allow", "precision", config=WITH_WARMUP)
-    lines = [line for line in done.out.splitlines() if "rejected" in line]
-    assert lines[0].startswith("FP8 is rejected: it does not learn as bf16 does")
-    assert "rejected" not in replay(records(*LEARNED), config=WITH_WARMUP).out
 
 
 def test_records_of_another_warmup_are_none_of_this_config(replay):

@@ -80,23 +80,23 @@ def runner(**how):
 
 
 def searched(
-    made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
+    made=Learning,
+    budget=7200.0,
+    conditions=CONDITIONS,
+    records=RECORDS,
+    study=None,
+    space=None,
+    given=GIVEN,
+    strategy=None,
 ):
-    space = space_of(records)
+    space = space or space_of(records)
     study = study or Study(space)
     replay = made(records, space)
     for trial in timed(study.trials):
         replay.skip(space.point(trial.record.knobs))
-    strategy = InOrder(OTHER, BEST)
-    search = Search(
-        space,
-        GIVEN,
-        Peer(study, replay),
-        strategy,
-        study,
-        budget,
-        conditions=conditions,
-    )
+    strategy = strategy or InOrder(OTHER, BEST)
+    peer, known = Peer(study, replay), {"conditions": conditions}
+    search = Search(space, given, peer, strategy, study, budget, **known)
     return search.run(), study
 
 
@@ -109,19 +109,14 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     found, study = searched()
     assert found.chosen == BEST
     assert found.learns.verdict == "inside"
-    assert (found.learns.proposed_warmup, found.ending.unchecked, found.rejected) == (
-        2,
-        "",
-        {},
-    )
+    assert found.learns.proposed_warmup == 2
+    assert found.ending.unchecked == ""
+    assert found.rejected == {}
     assert stages(study) == (8, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
-    first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
-    assert first[:2] == [(BEST, FIRST_SEED), (BEST_BF16, FIRST_SEED)]
-
-
-def space_point(trial):
-    return space_of(RECORDS).point(trial.record.knobs)
+    runs = [trial.record for trial in study.trials[-10:-8]]
+    assert [SPACE.point(run.knobs) for run in runs] == [BEST, BEST_BF16]
+    assert [run.loss_run.seed for run in runs] == [FIRST_SEED] * 2
 
 
 def test_speeds_are_those_of_a_search_without_it():
@@ -193,25 +188,12 @@ def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
 
 
 def test_bf16_is_next_where_precision_may_change():
-    records = [*RECORDS]
-    space = space_of(records)
-    knobs = [k._replace(frozen=False) for k in space.knobs]
-    study, made = Study(space), runner(nan=(8, 16))
-    free = type(space)(knobs, space.only)
-    found = Search(
-        free,
-        GIVEN,
-        Peer(study, made(records, free)),
-        InOrder(OTHER, BEST),
-        study,
-        7200.0,
-        conditions=CONDITIONS,
-    ).run()
-    assert (found.chosen, found.verdict, found.ending.unchecked) == (
-        BEST_BF16,
-        "faster",
-        "",
-    )
+    space = space_of(RECORDS)
+    free = Space([k._replace(frozen=False) for k in space.knobs], space.only)
+    found, _ = searched(runner(nan=(8, 16)), space=free)
+    assert found.chosen == BEST_BF16
+    assert found.verdict == "faster"
+    assert found.ending.unchecked == ""
     assert list(found.rejected) == [BEST]
 
 
@@ -238,10 +220,8 @@ def test_divergence_in_the_config_s_own_first_steps_rejects_it():
 def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
     found, study = searched(runner(nan=range(2000)), conditions=LONG)
     assert (found.chosen, found.verdict, found.rejected) == (BEST, "inconclusive", {})
-    assert (found.learns.may_diverge, found.learns.first_steps.verdict) == (
-        True,
-        "inside",
-    )
+    assert found.learns.may_diverge is True
+    assert found.learns.first_steps.verdict == "inside"
     assert stages(study) == (8, 12)
     assert searched(conditions=LONG)[0].verdict == "faster"
     assert stages(searched(conditions=LONG)[1]) == (8, 6)
@@ -255,19 +235,15 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     known = found.ending.unchecked, found.ending.checking_s
     assert known == ("no time for its other runs", 55 * 60.0)
     longer = searched(made, 51 * 60.0, LONG, study=study)[0]
-    assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
-        "",
-        "inside",
-    )
+    assert longer.ending.unchecked == ""
+    assert longer.learns.first_steps.verdict == "inside"
 
 
 def test_outside_is_said_and_not_rejected():
     found, _ = searched(runner(by=0.5))
-    assert (found.chosen, found.learns.verdict, found.learns.proposed_warmup) == (
-        BEST,
-        "outside",
-        None,
-    )
+    assert found.chosen == BEST
+    assert found.learns.verdict == "outside"
+    assert found.learns.proposed_warmup is None
 
 
 @pytest.mark.parametrize(("outcome", "count"), [("oom", 1), ("launch", 2)])
@@ -297,26 +273,11 @@ def test_a_refusal_is_said():
 
 
 def test_bf16_has_nothing_to_compare():
-    records = [
-        ran(BF16, 90, step_ms=STEP_MS),
-        ran(BEST_BF16, 120, step_ms=STEP_MS),
-    ]
-    space, study = space_of(records), Study(SPACE)
-    replay, strategy = Learning(records, space), InOrder(BEST_BF16)
-    found = Search(
-        space,
-        BF16,
-        Peer(study, replay),
-        strategy,
-        study,
-        7200.0,
-        conditions=CONDITIONS,
-    ).run()
-    assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
-        BEST_BF16,
-        "",
-        0,
-    )
+    in_bf16 = [ran(BF16, 90, step_ms=STEP_MS), ran(BEST_BF16, 120, step_ms=STEP_MS)]
+    order = InOrder(BEST_BF16)
+    found, study = searched(records=in_bf16, given=BF16, strategy=order)
+    assert (found.chosen, found.ending.unchecked) == (BEST_BF16, "")
+    assert stages(study)[1] == 0
 
 
 RECIPE = Knob("fp8_recipe", ("tensorwise", "rowwise"), "fp8_recipe")
@@ -340,40 +301,21 @@ RECIPES = [
 ]
 
 
-TRIED = with_recipe(BEST), ROWWISE
-
-
-def recipes_searched(
-    made=Learning,
-    budget=7200.0,
-    conditions=CONDITIONS,
-    tried=TRIED,
-    little=(),
-):
-    space = Space(
-        WITH_RECIPE.knobs, [WITH_RECIPE.point(record.knobs) for record in RECIPES]
+def recipes_searched(made=Learning, tried=None, little=(), **how):
+    points = [WITH_RECIPE.point(record.knobs) for record in RECIPES]
+    space, given = Space(WITH_RECIPE.knobs, points), with_recipe(GIVEN)
+    order = InOrder(*tried or (with_recipe(BEST), ROWWISE), little=little)
+    found, study = searched(
+        made, records=RECIPES, space=space, given=given, strategy=order, **how
     )
-    study = Study(space)
-    search = Search(
-        space,
-        with_recipe(GIVEN),
-        Peer(study, made(RECIPES, space)),
-        InOrder(*tried, little=little),
-        study,
-        budget,
-        conditions=conditions,
-    )
-    found = search.run()
     return found, [finding.code for finding in found.findings], study
 
 
 def test_a_recipe_is_chosen_after_its_losses_were_compared():
     found, codes, study = recipes_searched()
-    assert (found.chosen, found.verdict, found.learns.verdict) == (
-        ROWWISE,
-        "faster",
-        "inside",
-    )
+    assert found.chosen == ROWWISE
+    assert found.verdict == "faster"
+    assert found.learns.verdict == "inside"
     assert "unproven" not in codes
     assert stages(study)[1] > 0
 

@@ -26,8 +26,6 @@ from tests.search.tries import (
     trials,
 )
 
-KEY = "scheduler.warmup_steps"
-
 
 def study(*curves, before=WHOLE):
     return trials(*before, *(("stability", learned(run)) for run in curves))
@@ -47,6 +45,11 @@ def lines(made, of=None):
     """What the terminal says of an outcome."""
     of = of or plan()
     return list(closing(with_config(made, of, []), of, ""))
+
+
+def stability(made, of=None):
+    """What the JSON says of the comparison."""
+    return as_json(made, of or plan(), "", "s")["stability"]
 
 
 def found(*curves):
@@ -244,7 +247,7 @@ def test_no_doubt_is_said_of_what_is_known_or_did_not_diverge(made):
 
 
 def test_json_has_it_as_a_field_of_its_own():
-    told = as_json(INSIDE, plan(), "", "s")["stability"]
+    told = stability(INSIDE)
     assert json.loads(json.dumps(told)) == told
     assert told["verdict"] == "inside"
     assert (told["warmup_steps"], told["config_warmup_steps"]) == (8, 8)
@@ -253,7 +256,7 @@ def test_json_has_it_as_a_field_of_its_own():
         "outside",
         "inside",
     ]
-    rejected = as_json(LOST, plan(), "", "s")["stability"]
+    rejected = stability(LOST)
     assert rejected["verdict"] == "diverged"
     assert rejected["diverged"] == {"fp8": 3, "bf16": 0}
 
@@ -281,15 +284,15 @@ def test_config_and_json_say_that_losses_are_of_two_models():
         "# fp8tune search: stability (FP8 unties the embeddings: two models): FP8 stays"
     )
     assert said in written(INSIDE, TIED)
-    told = as_json(INSIDE, TIED, "", "s")["stability"]
+    told = stability(INSIDE, TIED)
     assert told["limits"] == f"{findings.LIMITS}; {UNTIED}"
-    assert as_json(INSIDE, plan(), "", "s")["stability"]["limits"] == findings.LIMITS
+    assert stability(INSIDE)["limits"] == findings.LIMITS
 
 
 def test_json_says_why_there_is_none():
-    assert as_json(PLAIN, plan(), "", "s")["stability"] is None
+    assert stability(PLAIN) is None
     without = PLAIN._replace(ending=Ending(unchecked="no time"))
-    told = as_json(without, plan(), "", "s")["stability"]
+    told = stability(without)
     assert told == {"verdict": None, "why": "no time"}
     assert "stability not checked: no time" in (lines(without))
 
@@ -308,7 +311,7 @@ def test_the_warmup_alone_may_change():
     made = decide(history(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made)
-    assert (choice.key, choice.value) == (KEY, 4)
+    assert (choice.key, choice.value) == ("scheduler.warmup_steps", 4)
 
 
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
