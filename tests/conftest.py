@@ -135,11 +135,11 @@ def project(tmp_path, monkeypatch) -> Callable[..., Path]:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def write(files: dict[str, str] | None = None) -> Path:
+    def write(files: dict[str, str | bytes] | None = None) -> Path:
         for name, text in (files or {}).items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
         forget_settings()
         return tmp_path
 
