@@ -543,19 +543,6 @@ def _rules(findings, files, name):
     return [rule for rule, *_ in findings(files, name)]
 
 
-@each(
-    ("data", "fires"),
-    [
-        ('[data]\ndataset_path = "/data/train.parquet"\n', True),
-        ('[eval]\nenabled = true\ndataset_path = "/data/val.bin"\n', True),
-        ('[data]\ndataset_path = "/data/tokens.v2"\n', False),
-    ],
-)
-def test_data_paths_that_name_a_file(lint_text, data, fires):
-    rules = [found.rule for found in lint_text(data).diagnostics]
-    assert ("data-path-names-a-file" in rules) == fires
-
-
 LIBRARIES = ("accelerate", "deepspeed")
 """Trainers that others run on, so that their texts name them."""
 

@@ -304,21 +304,6 @@ def test_a_deepspeed_file_behind_any_program_is_followed(fp8tune, project, comma
 
 
 @each(
-    ("flags", "fires"),
-    [
-        ("--fp8-format hybrid", True),
-        ("--fp8-format $FORMAT", True),
-        ("--fp8-format hybrid --bf16", False),
-        ("--fp8-format hybrid $MORE", False),
-    ],
-)
-def test_fp8_with_the_rest_in_fp32(fp8tune, project, flags, fires):
-    files = {"run.sh": f"{RUN} --train-iters 100 {flags}\n"}
-    rules = [rule for rule, _ in findings(fp8tune, project, files)]
-    assert ("fp8-without-bf16" in rules) is fires
-
-
-@each(
     ("flags", "message"),
     [
         ("--fp8-format --bf16", "`--fp8-format` must be followed by a string"),

@@ -26,12 +26,6 @@ overwrite_output_dir: true
 """
 
 
-def test_llama_factory_9500(found):
-    assert found(SILENT_BF16, "0.9.4") == {"fp8-never-read": "fp8"}
-    assert found(SILENT_BF16) == {"fp8-lost-on-transformers-5": "fp8"}
-    assert found(SILENT_BF16.replace("te\n", "torchao\n", 1)) == found(SILENT_BF16)
-
-
 RELEASES = ("4.57.6", "5.2.0", "5.3.0", "5.6.0")
 
 
