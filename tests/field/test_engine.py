@@ -16,7 +16,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
-from tests.sample import TP
+from tests.sample import NO_PIPELINE, TP
 
 BUILTIN = read_builtin()
 RULES = Rules(BUILTIN, {})
@@ -171,34 +171,19 @@ fp8: {enabled: true, enable_fsdp_float8_all_gather: true}
         assert not report.bugs
 
 
-RAISING = """
-name = "{name}"
-code = "US{number}"
-summary = "A rule of a user"
-severity = "error"
-confidence = "medium"
-since = "1.0"
-{condition}
-message = "{message}"
-help = "{help}"
-why = "because"
-references = ["https://example.org"]
-trainer = "kempnerforge"
-[[at]]
-key = "{key}"
-label = "{label}"
-[[bad]]
-config = '''
-[distributed]
-tp = «2»
-'''
-[[good]]
-config = '''
-[distributed]
-tp = 1
-'''
-"""
-PARTS = ("condition", "message", "help", "label", "fix")
+OF_TP = NO_PIPELINE.replace("pp", "tp")
+ASKS = "{memory.peak_gib}"
+PARTS = {
+    "condition": ('"tp > 1"', '"memory.peak_gib > 0 or tp > 1"'),
+    "message": ("tp is {tp}", f"tp is {{tp}} {ASKS}"),
+    "help": ("[[at]]", f'help = "{ASKS}"\n[[at]]'),
+    "label": ('key = "tp"', f'key = "tp"\nlabel = "{ASKS}"'),
+    "fix": (
+        'key = "tp"',
+        f'key = "tp"\n[[fix]]\nsafety = "safe"\ntitle = "{ASKS}"\nset = {{ tp = "1" }}',
+    ),
+}
+"""What makes each part of a rule ask for the field that raises."""
 
 
 @pytest.fixture
@@ -212,37 +197,13 @@ def raises(monkeypatch):
     monkeypatch.setitem(plans, "memory.peak_gib", overflow)
 
 
-def pack(part):
-    """A rule of a user that asks for the field that raises, in one of its parts."""
-    asks = dict.fromkeys(PARTS, "") | {part: "{memory.peak_gib}"}
-    text = RAISING.format(
-        name=f"of-{part}",
-        number=PARTS.index(part) + 1,
-        condition='when = "memory.peak_gib > 0 or tp > 1"'
-        if part == "condition"
-        else 'when = "tp > 1"',
-        message=f"tp is above 1 {asks['message']}",
-        help=asks["help"],
-        key="tp",
-        label=asks["label"],
-    )
-    if part == "fix":
-        fix = '[[fix]]\nsafety = "safe"\ntitle = "{memory.peak_gib}"\n'
-        fix += 'set = { tp = "1" }\n'
-        text = text.replace("[[bad]]", f"{fix}[[bad]]")
-        text = text.replace(
-            "tp = «2»\n'''", "tp = «2»\n'''\nfixed = '''\n[distributed]\ntp = 1\n'''"
-        )
-    return text
-
-
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("output_format", ["full", "json", "concise"])
 def test_a_rule_that_raises_costs_itself_alone(
     project, fp8tune, raises, part, output_format
 ):
-    files = {"a.toml": TP, f"pack/silent/of-{part}.toml": pack(part)}
-    project(files)
+    rule = OF_TP.replace(*PARTS[part]).replace("no-pipeline", f"of-{part}")
+    project({"a.toml": TP, f"pack/silent/of-{part}.toml": rule})
     ended = fp8tune(
         "lint", "a.toml", "--rules", "pack", "--output-format", output_format
     )
@@ -253,7 +214,7 @@ def test_a_rule_that_raises_costs_itself_alone(
     assert said[0].endswith("please report this line with the file")
     assert "fp8-with-tensor-parallel" in ended.out
     kept = part == "fix"
-    assert ("tp is above 1" in ended.out) is kept
+    assert ("tp is 4" in ended.out) is kept
     if output_format == "json":
         found = {d["rule"]: d for d in json.loads(ended.out)["diagnostics"]}
         assert not kept or found["of-fix"]["fix"] is None
