@@ -1,9 +1,7 @@
 """Arguments, several files and one-trainer texts: what users met."""
 
-import json
 import re
 import tomllib
-from shutil import rmtree
 
 import pytest
 
@@ -12,7 +10,6 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.accelerate.arguments import reader
-from fp8tune.trainers.packages import pinned
 from tests.each import each
 
 LAUNCH = """\
@@ -42,18 +39,11 @@ fp8_config:
 
 
 @pytest.fixture
-def findings(fp8tune, project):
-    """What lint finds in files: rule, path and key of each finding."""
+def findings(found):
+    """Rule, path and key of what is found in files."""
 
     def lint(files, *arguments):
-        pinned.cache_clear()
-        folder = project({})
-        for old in folder.iterdir():
-            rmtree(old) if old.is_dir() else old.unlink()
-        project(files)
-        said = fp8tune("lint", "--output-format", "json", *arguments)
-        diagnostics = json.loads(said.out)["diagnostics"] if said.out else []
-        return [(one["rule"], one["path"], one["key"]) for one in diagnostics]
+        return [(d["rule"], d["path"], d["key"]) for d in found(files, *arguments)]
 
     return lint
 
@@ -301,10 +291,10 @@ def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
     assert [(rule, key) for rule, _, key in diagnostics] == expected
 
 
-def test_a_name_cut_short_is_the_key_that_it_begins(fp8tune, project):
-    project({"lf.yaml": LLAMAFACTORY.replace("model_name_or_path", "model_name")})
-    said = json.loads(fp8tune("lint", "--output-format", "json", "lf.yaml").out)
-    (fix,) = (d["fix"] for d in said["diagnostics"] if d["rule"] == "unknown-key")
+def test_a_name_cut_short_is_the_key_that_it_begins(found):
+    text = LLAMAFACTORY.replace("model_name_or_path", "model_name")
+    diagnostics = found({"lf.yaml": text}, "lf.yaml")
+    (fix,) = (d["fix"] for d in diagnostics if d["rule"] == "unknown-key")
     assert fix["title"] == "rename it to `model_name_or_path`"
 
 
@@ -536,11 +526,8 @@ def test_a_named_file_that_is_not_there(findings, name, text):
     rules = [rule for rule, *_ in findings({name: text}, name)]
     assert rules == ["named-file-not-checked"]
     there = {name: text, "ds/none.json": '{"train_batch_size": "auto"}'}
-    assert "named-file-not-checked" not in _rules(findings, there, name)
-
-
-def _rules(findings, files, name):
-    return [rule for rule, *_ in findings(files, name)]
+    rules = [rule for rule, *_ in findings(there, name)]
+    assert "named-file-not-checked" not in rules
 
 
 LIBRARIES = ("accelerate", "deepspeed")
