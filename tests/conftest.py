@@ -151,7 +151,8 @@ def fp8tune(project, capsys, monkeypatch) -> Callable[..., Outcome]:
     """Run the command line in the project folder."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        typed = io.BufferedReader(io.BytesIO(stdin))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(typed))
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main(list(arguments))
