@@ -23,24 +23,12 @@ def findings(text, world_size=0):
             1,
             [("deepspeed-batch-sizes", 1)],
         ),
-        # OpenRLHF#346: 256 != 2 * 18 * 7
-        (
-            '{"train_batch_size": 256,\n"train_micro_batch_size_per_gpu": 2}',
-            7,
-            [("deepspeed-batch-sizes-on-all-ranks", 1)],
-        ),
         # sequence parallelism leaves four data-parallel ranks
         (
             '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1,'
             '\n"gradient_accumulation_steps": 8, "sequence_parallel_size": 2}',
             8,
             [],
-        ),
-        # accelerate#3054, #3360: FP8 asked of DeepSpeed, which has none
-        (
-            f'{{{AUTO},\n"fp8": {{"enabled": true}},\n"bf16": {{"enabled": "auto"}}}}',
-            8,
-            [("fp8-table-of-deepspeed", 2)],
         ),
         (
             f'{{{AUTO},\n"torch_autocast": {{"enabled": true, "dtype": "fp8"}}}}',
