@@ -11,6 +11,7 @@ from fp8tune.lint.engine import check
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.accelerate.arguments import reader
 from tests.each import each
+from tests.sample import AXOLOTL, LLAMAFACTORY
 
 LAUNCH = """\
 distributed_type: FSDP
@@ -103,11 +104,7 @@ SLIPS = [
             [("unknown-argument", "a.json", "training.max_step")],
         ),
         (  # the same in LLaMA-Factory and Axolotl, by their own classes
-            {
-                "lf.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\n"
-                "do_train: true\nfinetuning_type: full\ndataset: identity\n"
-                "bf16: true\ntemplate: qwen\nlearning_rat: 1.0e-5\n"
-            },
+            {"lf.yaml": f"{LLAMAFACTORY}bf16: true\nlearning_rat: 1.0e-5\n"},
             "lf.yaml",
             [("unknown-key", "lf.yaml", "learning_rat")],
         ),
@@ -296,17 +293,6 @@ def test_a_name_cut_short_is_the_key_that_it_begins(found):
     diagnostics = found({"lf.yaml": text}, "lf.yaml")
     (fix,) = (d["fix"] for d in diagnostics if d["rule"] == "unknown-key")
     assert fix["title"] == "rename it to `model_name_or_path`"
-
-
-LLAMAFACTORY = """\
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: identity
-template: qwen
-bf16: true
-"""
 
 
 @each(
@@ -509,12 +495,7 @@ def test_a_mark_is_on_the_key_that_turns_a_field_on(findings, launch, arguments,
     ("name", "text"),
     [
         ("a.yaml", LLAMAFACTORY + "deepspeed: ds/none.json\n"),
-        (
-            "a.yaml",
-            "base_model: NousResearch/Llama-3.2-1B\ndatasets:\n- path: x\n"
-            "  type: alpaca\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\n"
-            "learning_rate: 1e-5\ndeepspeed: ds/none.json\n",
-        ),
+        ("a.yaml", AXOLOTL + "deepspeed: ds/none.json\n"),
         (
             "a.yaml",
             "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"

@@ -15,6 +15,7 @@ from fp8tune.lint.rewrite import ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
+from tests import sample
 from tests.each import each
 from tests.sample import NO_PIPELINE, TP
 
@@ -268,20 +269,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \
   --tokenizer-type NullTokenizer --vocab-size 32000 --mock-data \\
   --fp8-format Hybrid --fp8-recipe delayed --first-last-layers-bf16
 """
-AXOLOTL = """\
-base_model: meta-llama/Llama-3.1-8B
-datasets:
-- path: tatsu-lab/alpaca
-  type: alpaca
-sequence_len: 4096
-micro_batch_size: 2
-gradient_accumulation_steps: 4
-learning_rate: 2e-4
-num_epochs: 1
-fp8: true
-torch_compile: false
-bf16: Auto
-"""
+AXOLOTL = f"{sample.AXOLOTL}fp8: true\ntorch_compile: false\nbf16: Auto\n"
 LAUNCH = """\
 distributed_type: DEEPSPEED
 mixed_precision: fp8
@@ -292,17 +280,8 @@ fp8_config:
   backend: TE
   amax_history_length: 16
 """
-LLAMA = """\
-model_name_or_path: meta-llama/Meta-Llama-3-8B
-stage: SFT
-do_train: true
-finetuning_type: full
-dataset: alpaca_en_demo
-template: llama3
-output_dir: saves/a
-bf16: true
-fp8: true
-"""
+LLAMA = sample.LLAMAFACTORY.replace("sft", "SFT")
+LLAMA += "output_dir: saves/a\nbf16: true\nfp8: true\n"
 TITAN_CASE = """
 [model]
 name = "Llama3"

@@ -6,6 +6,7 @@ import tomllib
 from fp8tune.trainers.packages import pinned
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
+from tests.sample import AXOLOTL
 
 TITAN = """\
 [model]
@@ -160,10 +161,7 @@ FORKS = [
     ),
     (
         "axo.yaml",
-        "# fp8tune: trainer=axolotl==0.19.0\nbase_model: x/y\ndatasets:\n"
-        "  - path: a/b\n    type: alpaca\nsequence_len: 4096\nmicro_batch_size: 2\n"
-        "gradient_accumulation_steps: 4\nlearning_rate: 2e-5\nhydra_zone: a\n"
-        "kraken: 1\n",
+        f"# fp8tune: trainer=axolotl==0.19.0\n{AXOLOTL}hydra_zone: a\nkraken: 1\n",
         ["hydra_zone", "kraken"],
         '"hydra_zone", "kraken"',
     ),

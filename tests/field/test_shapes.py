@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import sample
 from tests.each import each
 from tests.sample import DEFAULT_8B
 
@@ -50,22 +51,15 @@ fp8:
   enable_fsdp_float8_all_gather: true
 """
 
-AXOLOTL = """\
-base_model: NousResearch/Meta-Llama-3-8B
+AXOLOTL = (
+    sample.AXOLOTL.replace("4096", "8192")
+    + """\
 bf16: true
 fp8: true
 fp8_enable_fsdp_float8_all_gather: {gather}
 torch_compile: true
-micro_batch_size: 1
-gradient_accumulation_steps: 1
-num_epochs: 1
-learning_rate: 0.00001
 optimizer: adamw_torch_fused
-sequence_len: 8192
 sample_packing: true
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
 fsdp_version: 2
 fsdp_config:
   auto_wrap_policy: TRANSFORMER_BASED_WRAP
@@ -73,15 +67,13 @@ fsdp_config:
   reshard_after_forward: true
 {degrees}
 """
+)
 
 LAUNCH = """\
-compute_environment: LOCAL_MACHINE
 distributed_type: FSDP
 mixed_precision: fp8
-num_machines: 1
 num_processes: {processes}
-fp8_config:
-  backend: AO
+fp8_config: {{backend: AO}}
 fsdp_config:
   fsdp_version: 2
   fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
@@ -470,7 +462,7 @@ def test_exit_code_of_a_table(fp8tune, project, gpus, code):
 
 def test_a_micro_batch_of_0_has_no_grid(fp8tune, project):
     text = AXOLOTL.format(gather="false", degrees="")
-    project({"a.yaml": text.replace("micro_batch_size: 1", "micro_batch_size: 0")})
+    project({"a.yaml": text.replace("micro_batch_size: 2", "micro_batch_size: 0")})
     out = fp8tune("estimate", "a.yaml").out
     assert "memory: unknown" in out
     assert "start with" not in out
