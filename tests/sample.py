@@ -1,7 +1,7 @@
 """Texts that several tests share: a rule of a user, models by size, whole configs.
 
-Of those of KempnerForge one is good, one draws a warning, one an error; those of other
-trainers say nothing of FP8.
+Of those of KempnerForge one is good, one draws a warning, one an error. That of
+torchtitan asks for FP8; those of Axolotl and LLaMA-Factory do not.
 """
 
 NO_PIPELINE = """
@@ -75,4 +75,12 @@ do_train: true
 finetuning_type: full
 dataset: identity
 template: qwen
+"""
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+seq_len = 8192
 """

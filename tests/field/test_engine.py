@@ -32,15 +32,7 @@ def rules_of(report):
     return {found.rule for found in report.diagnostics}
 
 
-TITAN = """
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-local_batch_size = 8
-seq_len = 2048
-"""
+TITAN = sample.TORCHTITAN.replace("8192", "2048") + "local_batch_size = 8\n"
 EXPERTS = """
 [model]
 dim = 4096
@@ -282,14 +274,7 @@ fp8_config:
 """
 LLAMA = sample.LLAMAFACTORY.replace("sft", "SFT")
 LLAMA += "output_dir: saves/a\nbf16: true\nfp8: true\n"
-TITAN_CASE = """
-[model]
-name = "Llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-seq_len = 8192
-"""
+TITAN_CASE = sample.TORCHTITAN.replace("llama3", "Llama3")
 TITAN_OLD = TITAN_CASE.replace("Llama3", "llama3").replace("quantize.linear.", "")
 TITAN_CASE += """
 [parallelism]
@@ -435,7 +420,7 @@ def test_a_config_that_runs_is_not_refused_for_what_was_meant():
 
 def named(text):
     """A file name of the format of a text."""
-    toml = "a.toml" if text.startswith("\n[") else "a.yaml"
+    toml = "a.toml" if text.lstrip().startswith("[") else "a.yaml"
     return "a.sh" if text.startswith("torchrun") else toml
 
 

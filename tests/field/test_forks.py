@@ -6,20 +6,9 @@ import tomllib
 from fp8tune.trainers.packages import pinned
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
-from tests.sample import AXOLOTL
+from tests.sample import AXOLOTL, TORCHTITAN
 
-TITAN = """\
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-seq_len = 8192
-local_batch_size = 2
-steps = 1000
-[compile]
-enable = true
-"""
+TITAN = f"{TORCHTITAN}local_batch_size = 2\nsteps = 1000\n[compile]\nenable = true\n"
 SFT = """\
 [deployment]
 num_gpus = 2
