@@ -6,7 +6,7 @@ import tomllib
 from fp8tune.trainers.packages import pinned
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
-from tests.sample import AXOLOTL, TORCHTITAN
+from tests.sample import AXOLOTL, LLAMA_8B, TORCHTITAN
 
 TITAN = f"{TORCHTITAN}local_batch_size = 2\nsteps = 1000\n[compile]\nenable = true\n"
 SFT = """\
@@ -19,19 +19,10 @@ name = "x"
 seq_len = 1024
 batch_size = 64
 """
-FORGE = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-max_seq_len = 4096
-[train]
-batch_size = 4
-seq_len = 4096
-compile_model = true
-"""
+FORGE = (
+    f"{LLAMA_8B}max_seq_len = 4096\n"
+    "[train]\nbatch_size = 4\nseq_len = 4096\ncompile_model = true\n"
+)
 SCRIPT = """\
 torchrun --nproc_per_node 8 pretrain_gpt.py \\
   --num-layers 16 --hidden-size 2048 --num-attention-heads 16 \\
