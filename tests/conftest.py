@@ -135,11 +135,11 @@ def project(tmp_path, monkeypatch) -> Callable[..., Path]:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def write(files: dict[str, str] | None = None) -> Path:
+    def write(files: dict[str, str | bytes] | None = None) -> Path:
         for name, text in (files or {}).items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
         forget_settings()
         return tmp_path
 
@@ -151,7 +151,8 @@ def fp8tune(project, capsys, monkeypatch) -> Callable[..., Outcome]:
     """Run the command line in the project folder."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        typed = io.BufferedReader(io.BytesIO(stdin))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(typed))
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main(list(arguments))

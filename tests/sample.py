@@ -1,6 +1,7 @@
 """Texts that several tests share: a rule of a user, models by size, whole configs.
 
-Of the configs one is good, one draws a warning, one an error.
+Of those of KempnerForge one is good, one draws a warning, one an error. That of
+torchtitan asks for FP8; those of Axolotl and LLaMA-Factory do not.
 """
 
 NO_PIPELINE = """
@@ -57,3 +58,29 @@ WARNING = "[train]\nmax_steps = 20\n"
 TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 """FP8 with tensor parallelism, which the trainer refuses, on line 4."""
 ERROR = TP
+AXOLOTL = """\
+base_model: NousResearch/Meta-Llama-3.1-8B
+datasets:
+- path: tatsu-lab/alpaca
+  type: alpaca
+sequence_len: 4096
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+learning_rate: 2e-5
+"""
+LLAMAFACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: identity
+template: qwen
+"""
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+seq_len = 8192
+"""

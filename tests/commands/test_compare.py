@@ -23,30 +23,27 @@ MEGATRON = (
 )
 
 
-def test_launch_scripts_show_each_flag_that_differs(fp8tune, tmp_path):
-    first, second = tmp_path / "a.sh", tmp_path / "b.sbatch"
-    first.write_text(f"{MEGATRON} --seed 1\n")
-    second.write_text(f"{MEGATRON} --seed 3 --fp8-format hybrid\n")
-    said = fp8tune("compare", str(first), str(second), "--output-format", "json").json
+def test_launch_scripts_show_each_flag_that_differs(fp8tune, project):
+    other = f"{MEGATRON} --seed 3 --fp8-format hybrid\n"
+    project({"a.sh": f"{MEGATRON} --seed 1\n", "b.sbatch": other})
+    said = fp8tune("compare", "a.sh", "b.sbatch", "--output-format", "json").json
     values = {row["name"]: (row["first"], row["second"]) for row in said["values"]}
     assert values == {"fp8_format": (None, "hybrid"), "seed": (1, 3)}
 
 
-def test_launch_files_with_the_training_arguments(fp8tune, tmp_path):
-    paths = []
-    for precision in ("bf16", "fp8"):
-        paths.append(tmp_path / f"{precision}.yaml")
-        paths[-1].write_text(
-            f"distributed_type: MULTI_GPU\nnum_processes: 8\n"
-            f"mixed_precision: {precision}\nfp8_config: {{backend: AO}}\n"
-        )
-    arguments = tmp_path / "sft.yaml"
-    arguments.write_text(
-        "output_dir: out\nper_device_train_batch_size: 8\nbf16: true\n"
-    )
-    alone = (*map(str, paths), "--output-format", "json")
+LAUNCH = (
+    "distributed_type: MULTI_GPU\nnum_processes: 8\n"
+    "fp8_config: {backend: AO}\nmixed_precision: "
+)
+
+
+def test_launch_files_with_the_training_arguments(fp8tune, project):
+    arguments = "output_dir: out\nper_device_train_batch_size: 8\nbf16: true\n"
+    project({"a.yaml": f"{LAUNCH}bf16\n", "b.yaml": f"{LAUNCH}fp8\n"})
+    project({"sft.yaml": arguments})
+    command = ("compare", "a.yaml", "b.yaml", "--output-format", "json")
     rules = [
-        {row["name"] for row in fp8tune("compare", *alone, *more).json["findings"]}
-        for more in ((), ("--with", str(arguments)))
+        {row["name"] for row in fp8tune(*command, *more).json["findings"]}
+        for more in ((), ("--with", "sft.yaml"))
     ]
     assert rules[1] - rules[0]

@@ -1,9 +1,7 @@
 """Arguments, several files and one-trainer texts: what users met."""
 
-import json
 import re
 import tomllib
-from shutil import rmtree
 
 import pytest
 
@@ -12,8 +10,8 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.accelerate.arguments import reader
-from fp8tune.trainers.packages import pinned
 from tests.each import each
+from tests.sample import AXOLOTL, LLAMAFACTORY
 
 LAUNCH = """\
 distributed_type: FSDP
@@ -42,18 +40,11 @@ fp8_config:
 
 
 @pytest.fixture
-def findings(fp8tune, project):
-    """What lint finds in files: rule, path and key of each finding."""
+def findings(found):
+    """Rule, path and key of what is found in files."""
 
     def lint(files, *arguments):
-        pinned.cache_clear()
-        folder = project({})
-        for old in folder.iterdir():
-            rmtree(old) if old.is_dir() else old.unlink()
-        project(files)
-        said = fp8tune("lint", "--output-format", "json", *arguments)
-        diagnostics = json.loads(said.out)["diagnostics"] if said.out else []
-        return [(one["rule"], one["path"], one["key"]) for one in diagnostics]
+        return [(d["rule"], d["path"], d["key"]) for d in found(files, *arguments)]
 
     return lint
 
@@ -113,11 +104,7 @@ SLIPS = [
             [("unknown-argument", "a.json", "training.max_step")],
         ),
         (  # the same in LLaMA-Factory and Axolotl, by their own classes
-            {
-                "lf.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\n"
-                "do_train: true\nfinetuning_type: full\ndataset: identity\n"
-                "bf16: true\ntemplate: qwen\nlearning_rat: 1.0e-5\n"
-            },
+            {"lf.yaml": f"{LLAMAFACTORY}bf16: true\nlearning_rat: 1.0e-5\n"},
             "lf.yaml",
             [("unknown-key", "lf.yaml", "learning_rat")],
         ),
@@ -301,22 +288,11 @@ def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
     assert [(rule, key) for rule, _, key in diagnostics] == expected
 
 
-def test_a_name_cut_short_is_the_key_that_it_begins(fp8tune, project):
-    project({"lf.yaml": LLAMAFACTORY.replace("model_name_or_path", "model_name")})
-    said = json.loads(fp8tune("lint", "--output-format", "json", "lf.yaml").out)
-    (fix,) = (d["fix"] for d in said["diagnostics"] if d["rule"] == "unknown-key")
+def test_a_name_cut_short_is_the_key_that_it_begins(found):
+    text = LLAMAFACTORY.replace("model_name_or_path", "model_name")
+    diagnostics = found({"lf.yaml": text}, "lf.yaml")
+    (fix,) = (d["fix"] for d in diagnostics if d["rule"] == "unknown-key")
     assert fix["title"] == "rename it to `model_name_or_path`"
-
-
-LLAMAFACTORY = """\
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: identity
-template: qwen
-bf16: true
-"""
 
 
 @each(
@@ -519,12 +495,7 @@ def test_a_mark_is_on_the_key_that_turns_a_field_on(findings, launch, arguments,
     ("name", "text"),
     [
         ("a.yaml", LLAMAFACTORY + "deepspeed: ds/none.json\n"),
-        (
-            "a.yaml",
-            "base_model: NousResearch/Llama-3.2-1B\ndatasets:\n- path: x\n"
-            "  type: alpaca\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\n"
-            "learning_rate: 1e-5\ndeepspeed: ds/none.json\n",
-        ),
+        ("a.yaml", AXOLOTL + "deepspeed: ds/none.json\n"),
         (
             "a.yaml",
             "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
@@ -536,24 +507,8 @@ def test_a_named_file_that_is_not_there(findings, name, text):
     rules = [rule for rule, *_ in findings({name: text}, name)]
     assert rules == ["named-file-not-checked"]
     there = {name: text, "ds/none.json": '{"train_batch_size": "auto"}'}
-    assert "named-file-not-checked" not in _rules(findings, there, name)
-
-
-def _rules(findings, files, name):
-    return [rule for rule, *_ in findings(files, name)]
-
-
-@each(
-    ("data", "fires"),
-    [
-        ('[data]\ndataset_path = "/data/train.parquet"\n', True),
-        ('[eval]\nenabled = true\ndataset_path = "/data/val.bin"\n', True),
-        ('[data]\ndataset_path = "/data/tokens.v2"\n', False),
-    ],
-)
-def test_data_paths_that_name_a_file(lint_text, data, fires):
-    rules = [found.rule for found in lint_text(data).diagnostics]
-    assert ("data-path-names-a-file" in rules) == fires
+    rules = [rule for rule, *_ in findings(there, name)]
+    assert "named-file-not-checked" not in rules
 
 
 LIBRARIES = ("accelerate", "deepspeed")

@@ -15,8 +15,9 @@ from fp8tune.lint.rewrite import ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
+from tests import sample
 from tests.each import each
-from tests.sample import TP
+from tests.sample import NO_PIPELINE, TP
 
 BUILTIN = read_builtin()
 RULES = Rules(BUILTIN, {})
@@ -31,15 +32,7 @@ def rules_of(report):
     return {found.rule for found in report.diagnostics}
 
 
-TITAN = """
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-local_batch_size = 8
-seq_len = 2048
-"""
+TITAN = sample.TORCHTITAN.replace("8192", "2048") + "local_batch_size = 8\n"
 EXPERTS = """
 [model]
 dim = 4096
@@ -171,34 +164,19 @@ fp8: {enabled: true, enable_fsdp_float8_all_gather: true}
         assert not report.bugs
 
 
-RAISING = """
-name = "{name}"
-code = "US{number}"
-summary = "A rule of a user"
-severity = "error"
-confidence = "medium"
-since = "1.0"
-{condition}
-message = "{message}"
-help = "{help}"
-why = "because"
-references = ["https://example.org"]
-trainer = "kempnerforge"
-[[at]]
-key = "{key}"
-label = "{label}"
-[[bad]]
-config = '''
-[distributed]
-tp = «2»
-'''
-[[good]]
-config = '''
-[distributed]
-tp = 1
-'''
-"""
-PARTS = ("condition", "message", "help", "label", "fix")
+OF_TP = NO_PIPELINE.replace("pp", "tp")
+ASKS = "{memory.peak_gib}"
+PARTS = {
+    "condition": ('"tp > 1"', '"memory.peak_gib > 0 or tp > 1"'),
+    "message": ("tp is {tp}", f"tp is {{tp}} {ASKS}"),
+    "help": ("[[at]]", f'help = "{ASKS}"\n[[at]]'),
+    "label": ('key = "tp"', f'key = "tp"\nlabel = "{ASKS}"'),
+    "fix": (
+        'key = "tp"',
+        f'key = "tp"\n[[fix]]\nsafety = "safe"\ntitle = "{ASKS}"\nset = {{ tp = "1" }}',
+    ),
+}
+"""What makes each part of a rule ask for the field that raises."""
 
 
 @pytest.fixture
@@ -212,37 +190,13 @@ def raises(monkeypatch):
     monkeypatch.setitem(plans, "memory.peak_gib", overflow)
 
 
-def pack(part):
-    """A rule of a user that asks for the field that raises, in one of its parts."""
-    asks = dict.fromkeys(PARTS, "") | {part: "{memory.peak_gib}"}
-    text = RAISING.format(
-        name=f"of-{part}",
-        number=PARTS.index(part) + 1,
-        condition='when = "memory.peak_gib > 0 or tp > 1"'
-        if part == "condition"
-        else 'when = "tp > 1"',
-        message=f"tp is above 1 {asks['message']}",
-        help=asks["help"],
-        key="tp",
-        label=asks["label"],
-    )
-    if part == "fix":
-        fix = '[[fix]]\nsafety = "safe"\ntitle = "{memory.peak_gib}"\n'
-        fix += 'set = { tp = "1" }\n'
-        text = text.replace("[[bad]]", f"{fix}[[bad]]")
-        text = text.replace(
-            "tp = «2»\n'''", "tp = «2»\n'''\nfixed = '''\n[distributed]\ntp = 1\n'''"
-        )
-    return text
-
-
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("output_format", ["full", "json", "concise"])
 def test_a_rule_that_raises_costs_itself_alone(
     project, fp8tune, raises, part, output_format
 ):
-    files = {"a.toml": TP, f"pack/silent/of-{part}.toml": pack(part)}
-    project(files)
+    rule = OF_TP.replace(*PARTS[part]).replace("no-pipeline", f"of-{part}")
+    project({"a.toml": TP, f"pack/silent/of-{part}.toml": rule})
     ended = fp8tune(
         "lint", "a.toml", "--rules", "pack", "--output-format", output_format
     )
@@ -253,7 +207,7 @@ def test_a_rule_that_raises_costs_itself_alone(
     assert said[0].endswith("please report this line with the file")
     assert "fp8-with-tensor-parallel" in ended.out
     kept = part == "fix"
-    assert ("tp is above 1" in ended.out) is kept
+    assert ("tp is 4" in ended.out) is kept
     if output_format == "json":
         found = {d["rule"]: d for d in json.loads(ended.out)["diagnostics"]}
         assert not kept or found["of-fix"]["fix"] is None
@@ -307,20 +261,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \
   --tokenizer-type NullTokenizer --vocab-size 32000 --mock-data \\
   --fp8-format Hybrid --fp8-recipe delayed --first-last-layers-bf16
 """
-AXOLOTL = """\
-base_model: meta-llama/Llama-3.1-8B
-datasets:
-- path: tatsu-lab/alpaca
-  type: alpaca
-sequence_len: 4096
-micro_batch_size: 2
-gradient_accumulation_steps: 4
-learning_rate: 2e-4
-num_epochs: 1
-fp8: true
-torch_compile: false
-bf16: Auto
-"""
+AXOLOTL = f"{sample.AXOLOTL}fp8: true\ntorch_compile: false\nbf16: Auto\n"
 LAUNCH = """\
 distributed_type: DEEPSPEED
 mixed_precision: fp8
@@ -331,25 +272,9 @@ fp8_config:
   backend: TE
   amax_history_length: 16
 """
-LLAMA = """\
-model_name_or_path: meta-llama/Meta-Llama-3-8B
-stage: SFT
-do_train: true
-finetuning_type: full
-dataset: alpaca_en_demo
-template: llama3
-output_dir: saves/a
-bf16: true
-fp8: true
-"""
-TITAN_CASE = """
-[model]
-name = "Llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-seq_len = 8192
-"""
+LLAMA = sample.LLAMAFACTORY.replace("sft", "SFT")
+LLAMA += "output_dir: saves/a\nbf16: true\nfp8: true\n"
+TITAN_CASE = sample.TORCHTITAN.replace("llama3", "Llama3")
 TITAN_OLD = TITAN_CASE.replace("Llama3", "llama3").replace("quantize.linear.", "")
 TITAN_CASE += """
 [parallelism]
@@ -495,7 +420,7 @@ def test_a_config_that_runs_is_not_refused_for_what_was_meant():
 
 def named(text):
     """A file name of the format of a text."""
-    toml = "a.toml" if text.startswith("\n[") else "a.yaml"
+    toml = "a.toml" if text.lstrip().startswith("[") else "a.yaml"
     return "a.sh" if text.startswith("torchrun") else toml
 
 

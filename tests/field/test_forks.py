@@ -1,25 +1,14 @@
 """Forks and releases: what users of patched trainers and of other releases met."""
 
-import json
 import re
 import tomllib
 
 from fp8tune.trainers.packages import pinned
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
+from tests.sample import AXOLOTL, LLAMA_8B, TORCHTITAN
 
-TITAN = """\
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["quantize.linear.float8"]
-[training]
-seq_len = 8192
-local_batch_size = 2
-steps = 1000
-[compile]
-enable = true
-"""
+TITAN = f"{TORCHTITAN}local_batch_size = 2\nsteps = 1000\n[compile]\nenable = true\n"
 SFT = """\
 [deployment]
 num_gpus = 2
@@ -30,19 +19,10 @@ name = "x"
 seq_len = 1024
 batch_size = 64
 """
-FORGE = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-max_seq_len = 4096
-[train]
-batch_size = 4
-seq_len = 4096
-compile_model = true
-"""
+FORGE = (
+    f"{LLAMA_8B}max_seq_len = 4096\n"
+    "[train]\nbatch_size = 4\nseq_len = 4096\ncompile_model = true\n"
+)
 SCRIPT = """\
 torchrun --nproc_per_node 8 pretrain_gpt.py \\
   --num-layers 16 --hidden-size 2048 --num-attention-heads 16 \\
@@ -53,24 +33,6 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \\
 """
 PRIME = '[project]\nname = "prime-rl"\nversion = "{}"\n'
 LOCK = '[[package]]\nname = "{}"\nversion = "{}"\nsource = {}\n'
-
-
-def found(fp8tune, project, files, *arguments):
-    """Lint the first of some files: its findings, and what the summary says."""
-    pinned.cache_clear()
-    for old in project({}).iterdir():
-        old.unlink()
-    project(files)
-    name = next(iter(files))
-    _, out, err = fp8tune("lint", name, "--output-format", "json", *arguments)
-    diagnostics = json.loads(out)["diagnostics"]
-    whole = fp8tune("lint", name, *arguments)
-    read_as = [line for line in (whole.out + err).splitlines() if "read as" in line]
-    return diagnostics, " ".join(read_as)
-
-
-def keys(diagnostics):
-    return [(d["rule"], d["key"]) for d in diagnostics]
 
 
 TAG = "torchtitan @ git+https://github.com/pytorch/torchtitan@v0.2.1\n"
@@ -141,11 +103,13 @@ TAG = "torchtitan @ git+https://github.com/pytorch/torchtitan@v0.2.1\n"
     ],
 )
 def test_the_release_that_files_beside_a_config_say(
-    fp8tune, project, files, read_as, rules
+    found, fp8tune, files, read_as, rules
 ):
-    diagnostics, said = found(fp8tune, project, files)
-    assert f"read as {read_as}" in said
-    assert [one for one in keys(diagnostics) if "fp8" not in one[0]] == rules
+    name = next(iter(files))
+    keys = [(one["rule"], one["key"]) for one in found(files, name)]
+    assert [one for one in keys if "fp8" not in one[0]] == rules
+    _, out, err = fp8tune("lint", name)
+    assert f"read as {read_as}" in f"{out}{err}"
 
 
 FORKS = [
@@ -177,10 +141,7 @@ FORKS = [
     ),
     (
         "axo.yaml",
-        "# fp8tune: trainer=axolotl==0.19.0\nbase_model: x/y\ndatasets:\n"
-        "  - path: a/b\n    type: alpaca\nsequence_len: 4096\nmicro_batch_size: 2\n"
-        "gradient_accumulation_steps: 4\nlearning_rate: 2e-5\nhydra_zone: a\n"
-        "kraken: 1\n",
+        f"# fp8tune: trainer=axolotl==0.19.0\n{AXOLOTL}hydra_zone: a\nkraken: 1\n",
         ["hydra_zone", "kraken"],
         '"hydra_zone", "kraken"',
     ),
@@ -195,27 +156,25 @@ def unknown(diagnostics):
 
 
 @each(("name", "text", "lacking", "patterns"), FORKS)
-def test_all_keys_of_a_fork_are_one_finding(
-    fp8tune, project, name, text, lacking, patterns
-):
-    (one,) = unknown(found(fp8tune, project, {name: text})[0])
+def test_all_keys_of_a_fork_are_one_finding(found, name, text, lacking, patterns):
+    (one,) = unknown(found({name: text}, name))
     assert {label["key"] for label in one["labels"]} == {*lacking}
     assert f"`extra-keys=[{patterns}]`" in one["help"]
     assert one["category"] == ("silent" if name == "axo.yaml" else "rejected")
 
 
 @each(("name", "text", "lacking", "patterns"), FORKS)
-def test_extra_keys_are_known(fp8tune, project, name, text, lacking, patterns):
+def test_extra_keys_are_known(found, name, text, lacking, patterns):
     settings = f"[tool.fp8tune]\nextra-keys = [{patterns}, 'no.such']\n"
     files = {name: text, "pyproject.toml": settings}
-    assert unknown(found(fp8tune, project, files)[0]) == []
+    assert unknown(found(files, name)) == []
     for table in re.findall(r'"([a-z]\w*)"', patterns):
         files["pyproject.toml"] = settings.replace(f'"{table}"', f'"{table}.*"')
-        assert unknown(found(fp8tune, project, files)[0]) == []
+        assert unknown(found(files, name)) == []
     as_list = f"[{patterns}]".replace(", ", ",")
     for comment in (as_list, as_list.strip("[]").replace('"', "")):
         files = {name: f"# fp8tune: extra-keys={comment}\n{text}"}
-        assert unknown(found(fp8tune, project, files)[0]) == []
+        assert unknown(found(files, name)) == []
 
 
 @each(
@@ -231,37 +190,36 @@ def test_extra_keys_are_known(fp8tune, project, name, text, lacking, patterns):
         ),
     ],
 )
-def test_a_near_miss_is_told_by_itself(fp8tune, project, name, text, rule, key):
+def test_a_near_miss_is_told_by_itself(found, name, text, rule, key):
     text = f"{text}[infra]\nx = 1\n" if name == "a.toml" else text
-    diagnostics, _ = found(fp8tune, project, {name: text})
+    diagnostics = found({name: text}, name)
     near, fork = sorted(unknown(diagnostics), key=lambda d: "extra-keys" in d["help"])
     assert (near["rule"], near["key"]) == (rule, key)
     assert near["help"].startswith("did you mean `")
     assert fork["help"].startswith("if yours is a fork of ")
 
 
-def test_extra_keys_are_those_of_training_arguments_too(fp8tune, project):
+def test_extra_keys_are_those_of_training_arguments_too(found):
     """The names are as they stand in their own file; a near miss may be a fork's."""
     launch = "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"
     arguments = "output_dir: o\nbf16: true\ngradient_accumulation_step: 2\n"
     files = {"launch.yaml": launch, "sft.yaml": arguments}
-    rules = [d["rule"] for d in found(fp8tune, project, files, "--with", "sft.yaml")[0]]
+    command = ("launch.yaml", "--with", "sft.yaml")
+    rules = [one["rule"] for one in found(files, *command)]
     assert rules == ["unknown-argument"]
     settings = '[tool.fp8tune]\nextra-keys = ["gradient_accumulation_*"]\n'
     files["pyproject.toml"] = settings
-    assert found(fp8tune, project, files, "--with", "sft.yaml")[0] == []
+    assert found(files, *command) == []
 
 
-def test_rules_go_on_where_the_keys_are_a_forks(fp8tune, project):
+def test_rules_go_on_where_the_keys_are_a_forks(found):
     text = FORGE.replace("batch_size = 4", 'batch_size = 4\nmixed_precision = "fp8"')
     text = f"{text}zone = 1\n[distributed]\ntp = 2\n"
     files = {"a.toml": text}
-    rules = {d["rule"] for d in found(fp8tune, project, files)[0]}
+    rules = {d["rule"] for d in found(files, "a.toml")}
     assert rules >= {"unknown-key", "fp8-with-tensor-parallel"}
     files["pyproject.toml"] = '[tool.fp8tune]\nextra-keys = ["train.zone"]\n'
-    assert {d["rule"] for d in found(fp8tune, project, files)[0]} == (
-        rules - {"unknown-key"}
-    )
+    assert {d["rule"] for d in found(files, "a.toml")} == rules - {"unknown-key"}
 
 
 @each(("name", "text"), [("run.sh", SCRIPT), ("a.toml", f"{FORGE}mup_base = 64\n")])
@@ -327,8 +285,8 @@ FLOAT8 = "[float8]\nenable_float8_linear = true\nenable_fsdp_float8_all_gather =
         ),
     ],
 )
-def test_a_torchtitan_file_before_0_1_0_has_one_finding(fp8tune, project, text, moved):
-    (one,) = found(fp8tune, project, {"a.toml": text})[0]
+def test_a_torchtitan_file_before_0_1_0_has_one_finding(found, text, moved):
+    (one,) = found({"a.toml": text}, "a.toml")
     assert one["rule"] == "unknown-key-ignored"
     assert "releases before 0.1.0" in one["message"]
     for key, now in moved.items():
@@ -336,9 +294,9 @@ def test_a_torchtitan_file_before_0_1_0_has_one_finding(fp8tune, project, text, 
         assert said in one["help"]
 
 
-def test_one_old_key_may_be_a_mistake(fp8tune, project):
+def test_one_old_key_may_be_a_mistake(found):
     text = EARLY.format("compile = true", "")
-    (one,) = found(fp8tune, project, {"a.toml": text})[0]
+    (one,) = found({"a.toml": text}, "a.toml")
     assert one["help"] == "did you mean `training.local_batch_size`?"
 
 
@@ -373,8 +331,8 @@ def test_no_default_stands_for_the_value_of_an_earlier_key(switch, converters):
         (("--swiglu", "--swiglu --no-such"), "`--no-such`"),
     ],
 )
-def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
-    diagnostics, _ = found(fp8tune, project, {"run.sh": SCRIPT.replace(*change)})
+def test_messages_about_scripts_name_flags(found, fp8tune, change, said):
+    diagnostics = found({"run.sh": SCRIPT.replace(*change)}, "run.sh")
     texts = [f"{d['message']} {d['help']}" for d in diagnostics]
     assert any(said in text for text in texts)
     keys_of = trainer("megatron_lm").schema.top_keys
@@ -394,12 +352,8 @@ def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
         ("--fp8 hybrid", "--fp8-format"),
     ],
 )
-def test_the_fix_of_a_misspelt_flag_names_a_flag(fp8tune, project, wrong, meant):
-    project({"a.sh": SCRIPT.replace("--lr ", f"{wrong} --lr ")})
-    said = fp8tune("lint", "--output-format", "json", "a.sh")
-    fixes = [found["fix"] for found in json.loads(said.out)["diagnostics"]]
-    changes = f"this value takes effect as `{meant}`"
-    assert (fixes[0]["title"], fixes[0]["changes"]) == (
-        f"rename it to `{meant}`",
-        changes,
-    )
+def test_the_fix_of_a_misspelt_flag_names_a_flag(found, wrong, meant):
+    script = SCRIPT.replace("--lr ", f"{wrong} --lr ")
+    fix = found({"a.sh": script}, "a.sh")[0]["fix"]
+    assert fix["title"] == f"rename it to `{meant}`"
+    assert fix["changes"] == f"this value takes effect as `{meant}`"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.each import each
-from tests.sample import ERROR, GOOD, SMALL_MODEL
+from tests.sample import ERROR, GOOD, LLAMA_8B, SMALL_MODEL
 
 AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\nfp8: true\n"
 DEEPSPEED = """\
@@ -125,21 +125,10 @@ def test_a_full_disk_behind_stdout_is_named(project, command):
     assert (done.returncode, done.stderr) == (2, reason)
 
 
-KEMPNERFORGE = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-rope_theta = 500000.0
-[train]
-batch_size = 2
-max_steps = 500
-[checkpoint]
-dir = "out"
-"""
+KEMPNERFORGE = (
+    f"{LLAMA_8B}rope_theta = 500000.0\n"
+    '[train]\nbatch_size = 2\nmax_steps = 500\n[checkpoint]\ndir = "out"\n'
+)
 TORCHTITAN = """\
 [model]
 name = "llama3"

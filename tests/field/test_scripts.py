@@ -1,9 +1,8 @@
 """Launch scripts and Megatron-LM: what users' scripts showed."""
 
-import json
+import pytest
 
 from fp8tune.formats import parse
-from fp8tune.trainers.packages import pinned
 from tests.each import each
 
 RUN = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 \\
@@ -25,14 +24,14 @@ mixed_precision:
 BOTH = '{"train_batch_size": 8, "bf16": {"enabled": true}, "fp16": {"enabled": true}}'
 
 
-def findings(fp8tune, project, files, *arguments):
-    """Lint the first of some files, and return rules and keys of its findings."""
-    project(files)
-    pinned.cache_clear()
-    said = fp8tune("lint", *arguments, next(iter(files)), "--output-format", "json")
-    assert said.code in (0, 1), said.err
-    each = json.loads(said.out)["diagnostics"]
-    return [(finding["rule"], finding["key"]) for finding in each]
+@pytest.fixture
+def findings(found):
+    """Rules and keys of what is found in files, one of which is run.sh."""
+
+    def lint(files, *options):
+        return [(one["rule"], one["key"]) for one in found(files, *options, "run.sh")]
+
+    return lint
 
 
 def values(script):
@@ -63,15 +62,15 @@ def values(script):
         ("--train-iters 1000 --min-lr -0.1", "min_lr"),
     ],
 )
-def test_megatron_asserts_its_schedule(fp8tune, project, flags, key):
+def test_megatron_asserts_its_schedule(findings, flags, key):
     """core/optimizer_param_scheduler.py: lr_warmup_steps < lr_decay_steps."""
-    found = findings(fp8tune, project, {"run.sh": f"{RUN} --bf16 {flags}\n"})
+    found = findings({"run.sh": f"{RUN} --bf16 {flags}\n"})
     assert found == [("refused-settings", key)] * bool(key)
 
 
 @each("given", ["--train-iters 100", "--train-samples 6400", "--skip-train", ""])
-def test_a_run_needs_its_length(fp8tune, project, given):
-    found = findings(fp8tune, project, {"run.sh": f"{RUN} --bf16 {given}\n"})
+def test_a_run_needs_its_length(findings, given):
+    found = findings({"run.sh": f"{RUN} --bf16 {given}\n"})
     assert found == ([] if given else [("missing-key", "train_iters")])
 
 
@@ -111,10 +110,10 @@ def test_a_text_that_doubles_is_not_kept():
         ('CMD="$CMD $EXTRA"', 0),
     ],
 )
-def test_one_unknown_word_empties_no_command(fp8tune, project, change, maybe):
+def test_one_unknown_word_empties_no_command(findings, change, maybe):
     command = f"{RUN} --train-iters 100 --fp8-format e5m3".replace("\\\n", "")
     script = f'CMD="{command}"\n{change}\nsrun bash -c "$CMD"\n'
-    found = findings(fp8tune, project, {"run.sh": script})
+    found = findings({"run.sh": script})
     assert ("value-not-allowed", "fp8_format") in found
     assert (("unresolved-flags", "program") in found) is not bool(maybe)
     assert len(values(script)["maybe"]) == maybe
@@ -133,15 +132,15 @@ def test_one_unknown_word_empties_no_command(fp8tune, project, change, maybe):
         ),
     ],
 )
-def test_exported_variables_are_facts(fp8tune, project, before, command):
+def test_exported_variables_are_facts(findings, before, command):
     """FP32 scales of block scaling end a run on Blackwell."""
     files = {"run.sh": f"{before}\n{command}\n"}
     expected = [("fp32-scales-on-blackwell", SCALES)]
-    assert findings(fp8tune, project, files, "--gpu", "b200") == expected
-    assert findings(fp8tune, project, files, "--gpu", "h100") == []
+    assert findings(files, "--gpu", "b200") == expected
+    assert findings(files, "--gpu", "h100") == []
 
 
-def test_a_fact_needs_no_flags_of_other_files(fp8tune, project):
+def test_a_fact_needs_no_flags_of_other_files(findings):
     """Scripts of slime and miles source the sizes of the model."""
     flags = "--transformer-impl transformer_engine --fp8-format e4m3"
     script = f"""source models/8b.sh
@@ -149,7 +148,7 @@ J='{{"env_vars": {{"{SCALES}": "1"}}}}'
 ray job submit --runtime-env-json="$J" -- python3 train.py ${{MODEL_ARGS[@]}} \\
   --global-batch-size 64 --tensor-model-parallel-size 2 {flags} --fp8-recipe blockwise
 """
-    found = findings(fp8tune, project, {"run.sh": script}, "--gpu", "b200")
+    found = findings({"run.sh": script}, "--gpu", "b200")
     assert [rule for rule, _ in found] == [
         "fp32-scales-on-blackwell",
         "unresolved-flags",
@@ -166,20 +165,20 @@ ray job submit --runtime-env-json="$J" -- python3 train.py ${{MODEL_ARGS[@]}} \\
         f"bash -c 'export {SCALES}=1'",
     ],
 )
-def test_variables_that_may_be_another_are_none(fp8tune, project, before):
+def test_variables_that_may_be_another_are_none(findings, before):
     files = {"run.sh": f"{before}\n{BLOCKS}\n"}
-    assert findings(fp8tune, project, files, "--gpu", "b200") == []
+    assert findings(files, "--gpu", "b200") == []
 
 
-def test_variables_reach_the_config_that_a_script_names(fp8tune, project):
+def test_variables_reach_the_config_that_a_script_names(findings):
     script = f"export {SCALES}=1\ntorchrun --nproc_per_node 8 train.py "
     files = {"run.sh": f"{script} --config-file c.yaml\n", "c.yaml": BRIDGE}
-    found = findings(fp8tune, project, files, "--gpu", "b200", "--script")
+    found = findings(files, "--gpu", "b200", "--script")
     assert [rule for rule, _ in found] == ["fp32-scales-on-blackwell"]
     config = '[train]\nmixed_precision = "fp8"\ncompile_model = true\n'
     script = "export TORCHDYNAMO_DISABLE=1\nsrun python train.py c.toml\n"
     files = {"run.sh": script, "c.toml": config}
-    found = findings(fp8tune, project, files, "--script")
+    found = findings(files, "--script")
     assert ("compile-off-by-environment", "train.compile_model") in found
 
 
@@ -191,11 +190,11 @@ def test_variables_reach_the_config_that_a_script_names(fp8tune, project):
         ("export NVTE_CPU_OFFLOAD_V1=1", "2.10.0", False),
     ],
 )
-def test_offloading_needs_a_variable(fp8tune, project, export, release, noted):
+def test_offloading_needs_a_variable(findings, export, release, noted):
     script = f"{export}\n{CLEAN} --fine-grained-activation-offloading\n"
     pins = f"transformer-engine=={release}\n" * bool(release)
     files = {"run.sh": script, "requirements.txt": pins}
-    found = [rule for rule, _ in findings(fp8tune, project, files)]
+    found = [rule for rule, _ in findings(files)]
     assert found == ["offloading-needs-variable"] * noted
 
 
@@ -254,11 +253,11 @@ def test_a_refusal_is_one_sentence_for_both_commands(fp8tune, project, script, r
         assert "--script" not in said.err
 
 
-def test_a_script_is_its_own_config_for_both_commands(fp8tune, project):
+def test_a_script_is_its_own_config_for_both_commands(findings):
     files = {"run.sh": f"{RUN} --train-iters 100 --fp8-format hybrid\n"}
-    found = findings(fp8tune, project, files)
+    found = findings(files)
     assert ("fp8-without-bf16", "bf16") in found
-    assert findings(fp8tune, project, files, "--script") == found
+    assert findings(files, "--script") == found
 
 
 def test_arguments_behind_a_script_are_its_own(fp8tune, project):
@@ -293,29 +292,13 @@ def test_a_script_of_a_config_is_no_config_of_the_other_commands(fp8tune, projec
         "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json",
     ],
 )
-def test_a_deepspeed_file_behind_any_program_is_followed(fp8tune, project, command):
+def test_a_deepspeed_file_behind_any_program_is_followed(findings, fp8tune, command):
     files = {"run.sh": f"{command} --output_dir out\n", "ds.json": BOTH}
-    found = findings(fp8tune, project, files, "--script")
+    found = findings(files, "--script")
     assert [rule for rule, _ in found] == ["deepspeed-refuses-value"]
-    project(files)
     said = fp8tune("lint", "run.sh")
     assert said.code == 2
     assert "it runs ds.json; check that: fp8tune lint --script run.sh" in said.err
-
-
-@each(
-    ("flags", "fires"),
-    [
-        ("--fp8-format hybrid", True),
-        ("--fp8-format $FORMAT", True),
-        ("--fp8-format hybrid --bf16", False),
-        ("--fp8-format hybrid $MORE", False),
-    ],
-)
-def test_fp8_with_the_rest_in_fp32(fp8tune, project, flags, fires):
-    files = {"run.sh": f"{RUN} --train-iters 100 {flags}\n"}
-    rules = [rule for rule, _ in findings(fp8tune, project, files)]
-    assert ("fp8-without-bf16" in rules) is fires
 
 
 @each(

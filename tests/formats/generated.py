@@ -1,6 +1,9 @@
 """What tests of edits in generated documents do alike in every format."""
 
+import copy
+
 from hypothesis import HealthCheck, Phase, assume, settings
+from hypothesis import strategies as st
 
 from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from tests.formats.toml.values import walk
@@ -28,6 +31,37 @@ def keys_of(values):
 
 def tables_of(values):
     return [(), *(path for path, value in walk(values) if isinstance(value, dict))]
+
+
+KINDS = ("set", "add", "rename", "remove", "move")
+
+
+@st.composite
+def edits(draw, kind, values, names, scalars):
+    """The name of an edit and its arguments, and the values that it leaves."""
+    expected = copy.deepcopy(values)
+    name, value = draw(names), draw(scalars)
+    table = draw(st.sampled_from(tables_of(values)))
+    if kind == "add":
+        assume(name not in at(values, table))
+        at(expected, table)[name] = value
+        return "set_values", ({(*table, name): value},), expected
+    paths = dict(walk(values)) if kind == "set" else keys_of(values)
+    assume(paths)
+    path = draw(st.sampled_from(list(paths)))
+    place = at(expected, path[:-1])
+    if kind == "set":
+        place[path[-1]] = value
+        return "set_values", ({path: value},), expected
+    old = place.pop(path[-1])
+    if kind == "rename":
+        place[name] = old
+        return "rename_key", (path, name), expected
+    if kind == "remove":
+        return "remove_key", (path,), expected
+    assume(table[: len(path)] != path and name not in at(values, table))
+    at(expected, table)[name] = old
+    return "move_key", (path, (*table, name)), expected
 
 
 def edited(document, name, *arguments):

@@ -6,14 +6,12 @@ from fp8tune.config.settings import Options
 from fp8tune.lint.packs import read_rule
 from fp8tune.lint.run import run
 
-MODEL, RUN = "checkpoint-folder-of-another-model", "checkpoint-folder-of-another-run"
+MODEL = "checkpoint-folder-of-another-model"
 
 
-def config(folder, model="", optimizer=""):
-    return (
-        f"[model]\n{model}\n[optimizer]\n{optimizer}\n"
-        f'[train]\ncompile_model = true\n[checkpoint]\ndir = "{folder}"\n'
-    )
+def config(folder, model):
+    compiled = "[train]\ncompile_model = true\n"
+    return f'[model]\n{model}\n{compiled}[checkpoint]\ndir = "{folder}"\n'
 
 
 SMALL, LARGE = "n_layers = 8", "n_layers = 16"
@@ -38,14 +36,6 @@ def findings(project):
             {"a.toml": config("runs", SMALL), "b.toml": config("runs/", LARGE)},
             [("a.toml", MODEL, "b.toml"), ("b.toml", MODEL, "a.toml")],
             id="two models",
-        ),
-        pytest.param(
-            {
-                "a.toml": config("runs", "", "lr = 1e-3"),
-                "b.toml": config("runs", "", "lr = 2e-3"),
-            },
-            [("a.toml", RUN, "b.toml"), ("b.toml", RUN, "a.toml")],
-            id="two learning rates",
         ),
         pytest.param(
             {"a.toml": config("runs", SMALL), "b.toml": config("runs", SMALL)},

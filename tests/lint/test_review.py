@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.sample import NO_PIPELINE
+
 
 @pytest.mark.parametrize(
     ("window", "found"),
@@ -16,15 +18,6 @@ import pytest
 def test_a_profiling_window_of_no_numbers(fired, window, found):
     """What is no number is no step, also where the trainer could compare it."""
     assert fired(f"[profiling]\nenable = false\n{window}\n") == found
-
-
-def test_a_looping_link_is_no_file(fp8tune, project):
-    project({"a.toml": "[train]\nbatch_size = 0\n"})
-    os.symlink("loop.toml", "loop.toml")
-    said = fp8tune("lint", ".", "--output-format", "concise")
-    assert (said.code, "loop" in said.err) == (1, False)
-    assert "value-out-of-range" in said.out
-    assert fp8tune("lint", "loop.toml").code == 2  # named
 
 
 def test_another_programs_config_says_how_to_check_it_anyway(fp8tune, project):
@@ -40,30 +33,16 @@ def test_a_long_pyproject_key_is_refused_not_parsed(fp8tune, project):
     assert (said.code, "dotted parts" in said.err) == (2, True)
 
 
-PACK = """
-name = "NAME"
-code = "OURS1"
-summary = "s"
-severity = "error"
-confidence = "certain"
-since = "1"
-when = "CONDITION"
-message = "m"
-references = ["https://example.org/ours"]
-[[at]]
-key = "tp"
-"""
-
-
 def test_a_huge_round_is_bounded(fp8tune, project):
-    rule = PACK.replace("NAME", "r").replace("CONDITION", "round(9, -200000000) == 0")
-    project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
+    rule = NO_PIPELINE.replace("pp > 1", "round(9, -200000000) == 0")
+    rule = rule.replace('"warning"', '"error"')
+    project({"pack/hygiene/no-pipeline.toml": rule, "a.toml": "[train]\n"})
     assert fp8tune("lint", "a.toml", "--rules", "pack").code == 1
 
 
 @pytest.mark.parametrize("name", ["x\x1b[31m", "a b", "é"])
 def test_names_of_rules_are_plain(fp8tune, project, name):
-    rule = PACK.replace("NAME", name.replace("\x1b", "\\u001b"))
+    rule = NO_PIPELINE.replace("no-pipeline", name.replace("\x1b", "\\u001b"))
     project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
     said = fp8tune("lint", "a.toml", "--rules", "pack")
     assert (said.code, "letters, digits and dashes" in said.err) == (2, True)

@@ -1,7 +1,5 @@
 """What holds for the fixes of all built-in rules, over all their examples and more."""
 
-import gzip
-import json
 import random
 import re
 import tomllib
@@ -23,9 +21,9 @@ from fp8tune.trainers.trainer import trainer
 from tests.each import each
 from tests.formats.toml.values import without_empty
 from tests.formats.toml.writer import Writer
+from tests.support.verdicts import cases, corpus
 
 ROOT = Path(__file__).parents[2]
-VERDICTS = ROOT / "tests/data/kempnerforge_verdicts.jsonl.gz"
 BUILTIN = read_builtin()
 RULES = Rules(BUILTIN, {})
 BY_NAME = {rule.name: rule for rule in BUILTIN}
@@ -59,15 +57,9 @@ def examples():
 
 
 def labelled():
-    with gzip.open(VERDICTS, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines):
-            said = json.loads(line)
-            yield Case(
-                f"labelled-{number}",
-                said["toml"],
-                Target("h100", said["world_size"]),
-                "kempnerforge",
-            )
+    for number, said in enumerate(cases(corpus("kempnerforge"))):
+        target = Target("h100", said["world_size"])
+        yield Case(f"labelled-{number}", said["toml"], target, "kempnerforge")
 
 
 def samples():

@@ -86,22 +86,11 @@ def test_a_user_rule_on_a_fault_does_not_silence_the_built_in_one(configured):
     assert "unknown-key" in rules_of(run(("a.toml",), Options()))
 
 
-def pack(tmp_path, condition, message, category="silent"):
-    (tmp_path / category).mkdir(exist_ok=True)
-    (tmp_path / category / "mine.toml").write_text(f"""
-name = "mine"
-code = "ME1"
-summary = "s"
-severity = "note"
-confidence = "high"
-since = "1"
-when = '{condition}'
-message = "{message}"
-references = ["https://example.org"]
-[[at]]
-key = ["tp", "pp"]
-label = "is {{tp}}"
-""")
+def pack(tmp_path, condition, message):
+    text = NO_PIPELINE.replace("pp > 1", condition).replace("pp is {pp}", message)
+    text = text.replace('"pp"', '["tp", "pp"]\nlabel = "is {tp}"')
+    (tmp_path / "silent").mkdir(exist_ok=True)
+    (tmp_path / "silent" / "no-pipeline.toml").write_text(text)
     return Rules(read_pack(str(tmp_path)), {})
 
 

@@ -24,6 +24,9 @@ OTHERS = {
     "list.yaml": "- 1\n",
     "deep.yaml": "a: " + "[" * 100_000,
     "big.json": " " * (2 << 20),
+    "broken.json": '{"a": ',
+    "deep.json": "[" * 100_000,
+    "letters.json": "a" * 1_000_000,  # hours, if searched twice
     "template.yaml": "{{ x }}\n",
     "generation_config.json": '{"bos_token_id": 1, "temperature": 0.6, "top_p": 0.9}',
     "merge.yaml": "merge_method: ties\nbase_model: a/b\nmodels: []\ndtype: bf16\n",
@@ -49,6 +52,7 @@ def test_other_files_of_a_folder_get_no_word(project):
     [
         ("deploy.yaml", "no train config of a known trainer: a Kubernetes manifest"),
         ("ci.yml", "no train config of a known trainer: a GitHub workflow"),
+        ("package.json", "no train config of a known trainer: a Node.js package"),
         ("list.yaml", "no train config: at its top there are no keys"),
         ("deep.yaml", "nested more than 100 levels deep: not a train config"),
     ],

@@ -64,16 +64,9 @@ def test_the_guide_is_enough_for_neovim(tmp_path):
     (tmp_path / "talk.lua").write_text(TALK)
     (tmp_path / "train.toml").write_text(CONFIG)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    opened = [nvim(), "--headless", "-u", "init.lua", "train.toml"]
     ended = subprocess.run(
-        [
-            nvim(),
-            "--headless",
-            "-u",
-            "init.lua",
-            "train.toml",
-            "-c",
-            "luafile talk.lua",
-        ],
+        [*opened, "-c", "luafile talk.lua"],
         cwd=tmp_path,
         env={**os.environ, "PATH": programs, "XDG_STATE_HOME": str(tmp_path)},
         capture_output=True,

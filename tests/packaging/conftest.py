@@ -46,10 +46,12 @@ def pip(python: str | Path, *arguments: str | Path, folder: Path) -> str:
     return must(python, "-m", "pip", "-q", *arguments, folder=folder)
 
 
-def new_venv(folder: Path) -> Path:
-    """A fresh virtual environment; returns its programs' folder."""
-    must(sys.executable, "-m", "venv", folder, folder=folder.parent)
-    return folder / "bin"
+def environment_with(folder: Path, *what: str | Path) -> Path:
+    """A fresh environment where pip installs this; returns its programs' folder."""
+    must(sys.executable, "-m", "venv", "venv", folder=folder)
+    programs = folder / "venv" / "bin"
+    pip(programs / "python", "install", *what, folder=folder)
+    return programs
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from fp8tune.lint import index
 from fp8tune.lint.builtin import rule_files
 from fp8tune.lint.rules import CATEGORIES
 
-from .conftest import execute, must, new_venv, pip
+from .conftest import environment_with, execute, must
 
 
 @pytest.fixture(scope="session")
@@ -18,19 +18,13 @@ def names(wheel):
 @pytest.fixture(scope="session")
 def installed(wheel, tmp_path_factory):
     """Programs of an environment with the wheel."""
-    folder = tmp_path_factory.mktemp("installed")
-    programs = new_venv(folder / "venv")
-    pip(programs / "python", "install", wheel, folder=folder)
-    return programs
+    return environment_with(tmp_path_factory.mktemp("installed"), wheel)
 
 
 @pytest.fixture(scope="session")
 def editable(repository, tmp_path_factory):
     """Programs of an environment where the checkout itself is installed."""
-    folder = tmp_path_factory.mktemp("editable")
-    programs = new_venv(folder / "venv")
-    pip(programs / "python", "install", "-e", repository, folder=folder)
-    return programs
+    return environment_with(tmp_path_factory.mktemp("editable"), "-e", repository)
 
 
 def test_every_rule_is_in_the_wheel(names, repository):

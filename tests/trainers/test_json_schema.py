@@ -1,10 +1,8 @@
 """The JSON Schema of each trainer says what its loader says of the same config."""
 
-import gzip
 import json
 import tomllib
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 from jsonschema import Draft7Validator
@@ -13,6 +11,7 @@ from fp8tune.trainers.about import trainers
 from fp8tune.trainers.json_schema import json_schema
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
+from tests.support import verdicts
 
 IDS = [
     name
@@ -21,7 +20,6 @@ IDS = [
     for name in about.ids
 ]
 SCHEMAS = {name: json_schema(trainer(name)) for name in IDS}
-DATA = Path(__file__).parents[1] / "data"
 SCALARS = (0, 1, -1, 8, 10**6, 0.0, 2.0, 2.5, -0.5, True, False)
 TEXTS = ("8", "-3", "1e-3", ".5", "x", "true", "False", "off", "none", "inf", "")
 DECLARED = {"type", "enum", "multipleOf", "maxItems"}
@@ -158,15 +156,13 @@ def test_what_is_wrong(name, raw, wrong):
 
 
 def cases(file):
-    with gzip.open(DATA / f"{file}_verdicts.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            version = case.get("version", "")
-            try:
-                raw = tomllib.loads(case["toml"])
-            except tomllib.TOMLDecodeError:
-                continue
-            yield f"{file}=={version}" if version else file, raw, case["toml"]
+    for case in verdicts.cases(verdicts.corpus(file)):
+        version = case.get("version", "")
+        try:
+            raw = tomllib.loads(case["toml"])
+        except tomllib.TOMLDecodeError:
+            continue
+        yield f"{file}=={version}" if version else file, raw, case["toml"]
 
 
 @pytest.mark.parametrize("file", ["kempnerforge", "torchtitan"])

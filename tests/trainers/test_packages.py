@@ -90,6 +90,7 @@ def test_what_is_installed_is_read_without_importing_it(environment):
     ("files", "arguments", "said"),
     [
         ({}, (), BY_KEYS),
+        ({}, ("--trainer", "accelerate"), BY_KEYS),
         ({"requirements.txt": "accelerate==1.13.0"}, (), "1.13.0 (requirements.txt)"),
         (
             {"uv.lock": '[[package]]\nname = "accelerate"\nversion = "1.12.3"\n'},

@@ -4,12 +4,9 @@ import tomllib
 
 import pytest
 
-from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import Kind, may_be_config, recognise
 from tests.each import each
+from tests.support.verdicts import lint
 
 CONFIG = Kind("kempnerforge", False, "a KempnerForge config")
 FRAGMENT = Kind("kempnerforge", True, "a model fragment for KempnerForge")
@@ -111,15 +108,15 @@ def test_misspelt_tables_of_a_file_that_was_named(text, kind):
     ],
 )
 def test_a_file_of_another_trainer_is_told_so(named, text, words):
-    rules = Rules(read_builtin(), {})
-    found = check("a.toml", text.encode(), rules, Target(), only=named).diagnostics
+    found = lint("a.toml", text, named).diagnostics
     (told,) = [d for d in found if d.help.startswith("the file looks like")]
     assert told.rule == "unknown-key"
     assert told.help.startswith(words)
 
 
 def test_a_json_file_that_a_script_fills_in():
-    rules = Rules(read_builtin(), {})
-    text = b'{\n  "train_batch_size": GB_SIZE,\n  "bf16": {}\n}\n'
-    found = check("ds.json", text, rules, Target(), explicit=True)
-    assert found.skipped == "a template: `GB_SIZE` is still to be filled in"
+    text = '{\n  "train_batch_size": GB_SIZE,\n  "bf16": {}\n}\n'
+    assert (
+        lint("ds.json", text, "").skipped
+        == "a template: `GB_SIZE` is still to be filled in"
+    )

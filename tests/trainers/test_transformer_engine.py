@@ -4,10 +4,6 @@ The reports are TransformerEngine#1422, #1571 and #232 (sizes that are no multip
 or 16), NeMo-RL#1551 and ms-swift#9723 (tokens of one rank), rebuilt as configs.
 """
 
-import pytest
-
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
 from tests.support.verdicts import lint
 
@@ -43,13 +39,7 @@ training:
 """
 
 
-@pytest.fixture(scope="module")
-def rules():
-    """All rules."""
-    return Rules(read_builtin(), {})
-
-
-def found(rules, name, text):
+def found(name, text):
     return {one.rule for one in lint(name, text, "").diagnostics}
 
 
@@ -88,11 +78,11 @@ def found(rules, name, text):
         ({"hidden-size": "1040"}, "--fp8-recipe mxfp8", {"te-size-not-multiple"}),
     ],
 )
-def test_megatron(rules, sizes, flags, expected):
+def test_megatron(sizes, flags, expected):
     words = " ".join(f"--{name} {value}" for name, value in (SIZES | sizes).items())
     form = "e4m3" if "mxfp8" in flags else "hybrid"
     start = f"torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 --fp8-format {form}"
-    names = found(rules, "run.sh", f"{start} {words} {flags}\n")
+    names = found("run.sh", f"{start} {words} {flags}\n")
     assert names & OURS == expected
 
 
@@ -107,7 +97,7 @@ def test_megatron(rules, sizes, flags, expected):
         ("  per_device_train_batch_size: 1\n  packing: true\n", False),
     ],
 )
-def test_accelerate_with_trl(rules, arguments, expected):
-    names = found(rules, "accelerate.yaml", LAUNCH + arguments)
+def test_accelerate_with_trl(arguments, expected):
+    names = found("accelerate.yaml", LAUNCH + arguments)
     assert ("te-with-any-length" in names) == expected
     assert not {name for name in names if name.endswith("-not-16")}

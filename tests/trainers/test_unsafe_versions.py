@@ -7,37 +7,18 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.packages import pinned
+from tests import sample
 
 RULES = ("versions-that-give-nan", "versions-that-fail", "versions-that-lose-fp8")
 UNSAFE = "torch==2.14.1\ntorchao==0.17.0\ntransformers==4.57.6\n"
 LLAMA = "[model]\nname = 'llama3'\nflavor = '8B'\n"
 COMPILED = "[compile]\nenable = true\n"
-AXOLOTL = """\
-base_model: NousResearch/Meta-Llama-3.1-8B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 8192
-micro_batch_size: 1
-gradient_accumulation_steps: 1
-learning_rate: 2e-5
-bf16: auto
-torch_compile: true
-fp8: true
-"""
-LLAMAFACTORY = """\
-# fp8tune: trainer=llamafactory==0.9.5
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: alpaca
-template: qwen
-cutoff_len: 8192
-output_dir: out
-fp8: true
-torch_compile: true
-"""
+AXOLOTL = sample.AXOLOTL.replace("4096", "8192")
+AXOLOTL += "bf16: auto\ntorch_compile: true\nfp8: true\n"
+LLAMAFACTORY = (
+    f"# fp8tune: trainer=llamafactory==0.9.5\n{sample.LLAMAFACTORY}"
+    "cutoff_len: 8192\noutput_dir: out\nfp8: true\ntorch_compile: true\n"
+)
 AUTOMODEL = """\
 recipe: TrainFinetuneRecipeForNextTokenPrediction
 step_scheduler:

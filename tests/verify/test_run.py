@@ -1,14 +1,12 @@
 """``fp8tune verify`` from its command line to its exit code."""
 
 import gzip
-import io
-import json
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from fp8tune.program import main
 from fp8tune.verify import run as verify_run
 from fp8tune.verify.inputs import kind_of
 from tests.each import each
@@ -21,18 +19,9 @@ DENIED = (
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.toml").write_text(gallery.CONFIG)
-    (tmp_path / "train.log").write_text(GOOD)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main(["verify", *arguments])
-        printed = capsys.readouterr()
-        return stop.value.code, printed.out, printed.err
-
-    return run
+def call(project, fp8tune):
+    project({"train.toml": gallery.CONFIG, "train.log": GOOD})
+    return partial(fp8tune, "verify")
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +43,8 @@ def test_exit_codes(call, traces):
 
 def test_json(call, traces):
     path = str(traces / "bf16_trace.json")
-    _, out, _ = call(
-        "train.log", path, "--config", "train.toml", "--output-format", "json"
-    )
-    answer = json.loads(out)
+    options = ("--config", "train.toml", "--output-format", "json")
+    answer = call("train.log", path, *options).json
     gemms = answer.pop("gemms")
     assert (gemms["fp8"], gemms["expected_share"]) == (0, 1.0)
     assert gemms["other"] > 0
@@ -78,22 +65,22 @@ def test_json(call, traces):
     }
 
 
-def test_the_folder_of_a_run_has_log_trace_and_config(call, traces, tmp_path):
-    run = tmp_path / "run" / "traces"
-    run.mkdir(parents=True)
-    (run.parent / "train.log.gz").write_bytes(gzip.compress(GOOD.encode()))
-    (run.parent / "train.toml").write_text(gallery.CONFIG)
-    text = (traces / "fp8_trace.json").read_bytes()
-    (run / "host_1.pt.trace.json.gz").write_bytes(gzip.compress(text))
+def test_the_folder_of_a_run_has_log_trace_and_config(call, traces, project):
+    trace = (traces / "fp8_trace.json").read_bytes()
+    files = {
+        "run/train.log.gz": gzip.compress(GOOD.encode()),
+        "run/train.toml": gallery.CONFIG,
+        "run/traces/host_1.pt.trace.json.gz": gzip.compress(trace),
+    }
+    project(files)
     code, out, _ = call("run")
     assert code == 0
     assert "run/train.toml:15: the config asks for FP8" in out
     assert "fp8tune estimate run/train.toml --measured 0.5 --measured-speed 1024" in out
 
 
-def test_a_log_of_other_settings_is_said(call, tmp_path):
-    other = GOOD.replace("batch_size=2", "batch_size=8")
-    (tmp_path / "train.log").write_text(other)
+def test_a_log_of_other_settings_is_said(call, project):
+    project({"train.log": GOOD.replace("batch_size=2", "batch_size=8")})
     _, out, _ = call("train.log", "--config", "train.toml")
     assert "warning[other-settings] train.log: the log has train.batch_size = 8" in out
 
@@ -121,7 +108,7 @@ COLLECTED = "PyTorch version: 2.14.1+cu130\n[pip3] torchao==0.17.0\n"
     ],
 )
 def test_versions_are_the_first_cause_of_a_nan(
-    call, tmp_path, before, kept, log, arguments, cause
+    call, project, before, kept, log, arguments, cause
 ):
     files = {
         "run/train.log": before + log.rpartition("[rank 0]")[0] + NAN,
@@ -129,11 +116,9 @@ def test_versions_are_the_first_cause_of_a_nan(
         "pinned/requirements.txt": INSTALLED,
         "pinned/train.toml": COMPILED,
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    _, out, _ = call("run", *arguments, "--output-format", "json")
-    assert json.loads(out)["causes"][0]["code"] == cause
+    project(files)
+    found = call("run", *arguments, "--output-format", "json").json
+    assert found["causes"][0]["code"] == cause
 
 
 def test_folders_without_a_run(call, tmp_path):
@@ -143,10 +128,8 @@ def test_folders_without_a_run(call, tmp_path):
     assert "name the file itself" in err
 
 
-def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "core.out").write_bytes(bytes(range(256)) * 100)
+def test_binary_files_in_a_folder_are_skipped(call, project):
+    project({"run/core.out": bytes(range(256)) * 100})
     code, _, error = call("run")
     assert (code, error.splitlines()) == (
         2,
@@ -155,7 +138,7 @@ def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
             "fp8tune: no log of these folders can be read; name the file itself",
         ],
     )
-    (run / "train.log").write_text(GOOD)
+    project({"run/train.log": GOOD})
     assert call("run")[0] == 3
     assert call("run/core.out")[0] == 2
 
@@ -164,10 +147,8 @@ def test_a_config_is_no_log(call):
     assert "write --config train.toml" in call("train.toml")[2]
 
 
-def test_a_log_from_stdin(call, monkeypatch):
-    stdin = io.BufferedReader(io.BytesIO(f"{DENIED}\n".encode()))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stdin))
-    code, out, _ = call("-")
+def test_a_log_from_stdin(call):
+    code, out, _ = call("-", stdin=f"{DENIED}\n".encode())
     assert code == 1
     assert "stdin:1" in out
 

@@ -2,12 +2,13 @@
 
 import copy
 
+import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fp8tune.formats.yaml.document import parse
-from tests.formats.generated import SLOWLY, at, edited
+from tests.formats.generated import KINDS, SLOWLY, at, edited, edits
 from tests.formats.toml.values import walk
 from tests.formats.yaml.writer import documents
 
@@ -37,12 +38,6 @@ class _NoAliases(yaml.SafeDumper):
         return True
 
 
-def draw_path(data, values, *, keys=False):
-    paths = [p for p, _ in walk(values) if not keys or isinstance(p[-1], str)]
-    assume(paths)
-    return data.draw(st.sampled_from(paths))
-
-
 def tried(text, name, *arguments):
     """The values after an edit, unless it is refused; no comment is lost."""
     document = parse(text.encode())
@@ -68,14 +63,13 @@ def test_values_are_those_of_safe_load(text):
             assert yaml.safe_load(written) == at(document.values, path)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "add"])
 @SLOWLY
-@given(documents(), VALUES, st.data())
-def test_a_value_that_is_set_is_the_only_change(text, value, data):
-    expected = loaded(text)
-    path = draw_path(data, expected)
-    at(expected, path[:-1])[path[-1]] = value
-    said = tried(text, "set_values", {path: value})
-    assert said == expected
+@given(documents(), st.data())
+def test_an_edit_is_the_only_change(kind, text, data):
+    drawn = edits(kind, loaded(text), NAMES, VALUES)
+    name, arguments, expected = data.draw(drawn)
+    assert tried(text, name, *arguments) == expected
 
 
 @SLOWLY
@@ -95,34 +89,3 @@ def test_a_key_that_is_added_is_the_only_change(text, name, value, data):
     place[name] = value
     said = tried(text, "set_values", {path: value})
     assert said == expected
-
-
-@SLOWLY
-@given(documents(), NAMES, st.data())
-def test_a_name_that_is_given_is_the_only_change(text, name, data):
-    expected = loaded(text)
-    path = draw_path(data, expected, keys=True)
-    table = at(expected, path[:-1])
-    table[name] = table.pop(path[-1])
-    assert tried(text, "rename_key", path, name) == expected
-
-
-@SLOWLY
-@given(documents(), st.data())
-def test_a_key_that_is_removed_is_the_only_change(text, data):
-    expected = loaded(text)
-    path = draw_path(data, expected, keys=True)
-    del at(expected, path[:-1])[path[-1]]
-    assert tried(text, "remove_key", path) == expected
-
-
-@SLOWLY
-@given(documents(), NAMES, st.data())
-def test_a_key_that_is_moved_is_the_only_change(text, name, data):
-    expected = loaded(text)
-    path = draw_path(data, expected, keys=True)
-    tables = [(), *(p for p, v in walk(expected) if isinstance(v, dict))]
-    table = data.draw(st.sampled_from([t for t in tables if t[: len(path)] != path]))
-    value = at(expected, path[:-1]).pop(path[-1])
-    at(expected, table)[name] = value
-    assert tried(text, "move_key", path, (*table, name)) == expected

@@ -21,27 +21,11 @@ UNSAFE = Fix(
 )
 
 
-@pytest.fixture
-def write(project):
-    """Write text and bytes into the project folder."""
-
-    def files(contents):
-        root = project()
-        for name, content in contents.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            data = content if isinstance(content, bytes) else content.encode()
-            path.write_bytes(data)
-        return root
-
-    return files
-
-
 @pytest.fixture(params=SAMPLES)
-def sample(request, write, fp8tune):
+def sample(request, project, fp8tune):
     """Lint one sample in a format; called with the format."""
     files, arguments = SAMPLES[request.param]
-    write(files)
+    project(files)
 
     def lint(output_format, *options):
         return fp8tune("lint", "--output-format", output_format, *options, *arguments)
@@ -50,9 +34,9 @@ def sample(request, write, fp8tune):
 
 
 @pytest.fixture
-def fixable(write):
+def fixable(project):
     """A result with an unsafe fix, a safe one and none."""
-    write({"a.toml": TP, "b.toml": TP, "c.toml": TP})
+    project({"a.toml": TP, "b.toml": TP, "c.toml": TP})
     result = run((".",), Options())
     for report, fix in zip(result.reports, (UNSAFE, SAFE, None), strict=True):
         report.diagnostics[:] = [d._replace(fix=fix) for d in report.diagnostics]

@@ -34,25 +34,6 @@ def test_every_sample_is_read_back(sample):
     assert order == sorted(order)
 
 
-def test_an_annotation(write, fp8tune):
-    write({"sub,dir/a.toml": TP})
-    select = ("--select", "fp8-with-tensor-parallel")
-    said = fp8tune("lint", ".", *select, "--output-format", "github")
-    assert said == (
-        1,
-        "::error file=sub%2Cdir/a.toml,line=4,endLine=4,col=6,endColumn=7,"
-        "title=fp8-with-tensor-parallel (FP8101)::sub,dir/a.toml:4:6: FP8 does not "
-        "work with tensor parallelism in this trainer (`distributed.tp = 4`)%0A"
-        "line 4: splits every linear over 4 GPUs%0A"
-        "line 2: converts every linear to Float8Linear%0A"
-        "help: set `distributed.tp = 1` and shard with FSDP only, or train in bf16%0A"
-        "why: fp8tune explain fp8-with-tensor-parallel\n"
-        "1 error in 1 of 1 file\n"
-        "can fix 1 finding with --unsafe-fixes, which change the run\n",
-        "",
-    )
-
-
 def test_a_span_of_several_lines_has_no_columns(lint):
     (found,) = lint(TP).diagnostics
     label = found.labels[0]._replace(region=Region(4, 6, 7, 2))
@@ -61,10 +42,10 @@ def test_a_span_of_several_lines_has_no_columns(lint):
     assert (one.properties["line"], one.properties["endLine"]) == ("4", "7")
 
 
-def test_the_worst_come_first(write, annotations):
+def test_the_worst_come_first(project, annotations):
     note = "[tool.fp8tune.severity]\nslow = 'note'\nhygiene = 'warning'\n"
     ignore = "# fp8tune: ignore\n"
-    write({"a.toml": ignore + SLOW, "b.toml": SLOW, "pyproject.toml": note})
+    project({"a.toml": ignore + SLOW, "b.toml": SLOW, "pyproject.toml": note})
     found = annotations("a.toml", "b.toml", "--select", "rejected,slow,bad-ignore")
     assert [(one.name, one.properties["file"]) for one in found] == [
         ("error", "a.toml"),
@@ -76,19 +57,19 @@ def test_the_worst_come_first(write, annotations):
 
 
 @pytest.mark.parametrize("number", [10, 11])
-def test_says_when_github_shows_but_a_part(write, fp8tune, number):
-    write({f"{index:02}.toml": TP for index in range(number)})
+def test_says_when_github_shows_but_a_part(project, fp8tune, number):
+    project({f"{index:02}.toml": TP for index in range(number)})
     said = fp8tune("lint", ".", "--output-format", "github", "-q")
     assert len(commands(said.out)) == number
     assert ("GitHub shows 10 annotations of a level" in said.out) == (number > 10)
 
 
-def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):
-    write({"a.toml": TP})
+def test_a_stale_baseline_is_an_error(project, fp8tune, annotations):
+    project({"a.toml": TP})
     baseline = ("--baseline", "known.json")
     fp8tune("lint", ".", *baseline, "--update-baseline")
     assert annotations(".", *baseline) == []
-    write({"a.toml": GOOD})
+    project({"a.toml": GOOD})
     (one,) = annotations(".", *baseline)
     assert (one.name, one.properties) == ("error", {"title": "fp8tune"})
     assert one.data.startswith("stale: known.json:2: a.toml no longer has fp8-with")
@@ -106,9 +87,9 @@ def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):
     ],
 )
 def test_chosen_by_itself_under_actions(
-    write, fp8tune, monkeypatch, variable, options, annotated
+    project, fp8tune, monkeypatch, variable, options, annotated
 ):
-    write({"a.toml": TP})
+    project({"a.toml": TP})
     monkeypatch.setenv("GITHUB_ACTIONS", variable)
     said = fp8tune("lint", "a.toml", *options)
     assert said.out.startswith("::error file=a.toml") == annotated

@@ -30,15 +30,15 @@ def test_every_sample_is_valid(sample):
         ("slow", "warning", "major"),
     ],
 )
-def test_severity(write, report, category, level, severity):
+def test_severity(project, report, category, level, severity):
     settings = f"[tool.fp8tune.severity]\n{category} = '{level}'\n"
-    write({"a.toml": SLOW, "pyproject.toml": settings})
+    project({"a.toml": SLOW, "pyproject.toml": settings})
     said = report("a.toml", "--select", category)
     assert {issue["severity"] for issue in said} == {severity}
 
 
-def test_paths_count_from_the_checkout(write, report, tmp_path, monkeypatch):
-    write({"sub/a.toml": TP})
+def test_paths_count_from_the_checkout(project, report, tmp_path, monkeypatch):
+    project({"sub/a.toml": TP})
     monkeypatch.chdir("sub")
     assert report("a.toml")[0]["location"]["path"] == "a.toml"
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))

@@ -45,9 +45,9 @@ def test_any_name_and_any_key(name, key, output_format):
 
 
 @pytest.mark.parametrize("output_format", [*READ, "json"])
-def test_the_same_for_any_hash_seed(write, output_format):
+def test_the_same_for_any_hash_seed(project, output_format):
     files, arguments = SAMPLES["all levels"]
-    write({**files, **SAMPLES["held back"][0], **SAMPLES["hostile names"][0]})
+    project({**files, **SAMPLES["held back"][0], **SAMPLES["hostile names"][0]})
 
     def said(seed):
         command = ("-m", "fp8tune", "lint", *arguments, "--statistics")

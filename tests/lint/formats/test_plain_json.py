@@ -62,8 +62,8 @@ def test_fixes(fixable):
 
 
 @pytest.mark.parametrize("options", [(), ("-q",)])
-def test_statistics(write, fp8tune, options):
-    write({"a.toml": TP, "b.toml": TP})
+def test_statistics(project, fp8tune, options):
+    project({"a.toml": TP, "b.toml": TP})
     said = fp8tune("lint", ".", "--statistics", "--output-format", "json", *options)
     assert list(said.json) == [*KEYS, "statistics"]
     assert said.json["statistics"] == {

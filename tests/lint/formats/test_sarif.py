@@ -21,8 +21,8 @@ def test_every_sample_is_valid(sample):
     assert said.code == (2 if not successful else int("error" in levels))
 
 
-def test_a_result(write, log):
-    write({"sub dir/a.toml": TP})
+def test_a_result(project, log):
+    project({"sub dir/a.toml": TP})
     only = log(".", "--select", "fp8-with-tensor-parallel")
     artifact = {"uri": "sub%20dir/a.toml", "uriBaseId": "%SRCROOT%"}
     (result,) = only["results"]
@@ -95,16 +95,18 @@ def test_a_rule(builtin):
     }
 
 
-def test_a_level_that_the_project_chose_is_the_results_own(write, log):
-    write({"a.toml": TP, "pyproject.toml": "[tool.fp8tune.severity]\nFP81 = 'note'\n"})
+def test_a_level_that_the_project_chose_is_the_results_own(project, log):
+    project(
+        {"a.toml": TP, "pyproject.toml": "[tool.fp8tune.severity]\nFP81 = 'note'\n"}
+    )
     only = log("a.toml")
     assert [r["level"] for r in only["results"]] == ["note"]
     rule = only["tool"]["driver"]["rules"][0]
     assert rule["defaultConfiguration"] == {"level": "error"}
 
 
-def test_what_cannot_be_read_is_a_notification(write, log):
-    write({"a.toml": TP})
+def test_what_cannot_be_read_is_a_notification(project, log):
+    project({"a.toml": TP})
     only = log("a.toml", "gone{0}.toml")
     assert only["invocations"] == [
         {
@@ -119,10 +121,10 @@ def test_what_cannot_be_read_is_a_notification(write, log):
     ]
 
 
-def test_a_baseline(write, fp8tune, log):
-    write({"a.toml": TP, "b.toml": TP})
+def test_a_baseline(project, fp8tune, log):
+    project({"a.toml": TP, "b.toml": TP})
     fp8tune("lint", ".", "--baseline", "known.json", "--update-baseline")
-    write({"b.toml": GOOD})
+    project({"b.toml": GOOD})
     only = log(".", "--baseline", "known.json")
     assert [r["suppressions"] for r in only["results"]] == [
         [
@@ -139,8 +141,8 @@ def test_a_baseline(write, fp8tune, log):
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_addresses_lead_back_to_the_file(write, log, name):
-    write({name: TP})
+def test_addresses_lead_back_to_the_file(project, log, name):
+    project({name: TP})
     only = log(".")
     location = only["results"][0]["locations"][0]["physicalLocation"]
     uri = location["artifactLocation"]["uri"]
@@ -148,8 +150,8 @@ def test_addresses_lead_back_to_the_file(write, log, name):
     assert not urlsplit(uri).scheme
 
 
-def test_a_file_outside_has_a_whole_address(write, log, tmp_path, monkeypatch):
-    write({"a b.toml": TP, "inside/x": ""})
+def test_a_file_outside_has_a_whole_address(project, log, tmp_path, monkeypatch):
+    project({"a b.toml": TP, "inside/x": ""})
     monkeypatch.chdir("inside")
     only = log("../a b.toml")
     artifact = only["results"][0]["locations"][0]["physicalLocation"]
@@ -176,9 +178,9 @@ def prints(only):
     return [r["partialFingerprints"]["pathRuleKey/v1"] for r in only["results"]]
 
 
-def test_fingerprints_stay_when_lines_move(write, log):
-    write({"a.toml": TP, "b.toml": TP})
+def test_fingerprints_stay_when_lines_move(project, log):
+    project({"a.toml": TP, "b.toml": TP})
     before = prints(log("."))
-    write({"a.toml": "# one more line\n\n" + TP.replace("4", "  8")})
+    project({"a.toml": "# one more line\n\n" + TP.replace("4", "  8")})
     assert prints(log(".")) == before
     assert len(set(before)) == 2

@@ -4,10 +4,8 @@ import pytest
 
 from fp8tune.formats import parse
 from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.trainer import trainer
+from tests.support.verdicts import lint
 
 
 @pytest.fixture
@@ -35,11 +33,9 @@ def job(load):
 @pytest.fixture
 def found():
     """The rules that fire on a text, with what the keys say is wrong."""
-    rules = Rules(read_builtin(), {})
 
     def look(text, version="1.15.0"):
-        name = f"accelerate=={version}"
-        report = check("x.yaml", text.encode(), rules, Target(), only=name)
+        report = lint("x.yaml", text, f"accelerate=={version}")
         return {each.rule: each.key for each in report.diagnostics}
 
     return look

@@ -7,33 +7,19 @@ from tests.each import each
 
 # trl#3860: Accelerate's FP8 with SFTTrainer, whose config turns bf16 on
 TRL_DEFAULT = """
-compute_environment: LOCAL_MACHINE
 distributed_type: MULTI_GPU
 mixed_precision: fp8
-num_machines: 1
 num_processes: 8
-training:
-  model_name_or_path: Qwen/Qwen2.5-7B
-  dataset_text_field: text
-  packing: true
-  max_length: 4096
-  per_device_train_batch_size: 1
+training: {model_name_or_path: Qwen/Qwen2.5-7B, packing: true, max_length: 4096}
 """
 
 # accelerate#3830: torchao by a config file
 TORCHAO_BY_FILE = """
-compute_environment: LOCAL_MACHINE
 distributed_type: FSDP
 mixed_precision: fp8
-num_machines: 1
 num_processes: 8
-fp8_config:
-  backend: AO
-  enable_fsdp_float8_all_gather: true
-  pad_inner_dim: true
-fsdp_config:
-  fsdp_version: 2
-  fsdp_cpu_ram_efficient_loading: false
+fp8_config: {backend: AO, enable_fsdp_float8_all_gather: true, pad_inner_dim: true}
+fsdp_config: {fsdp_version: 2, fsdp_cpu_ram_efficient_loading: false}
 """
 
 # accelerate#3710: Transformer Engine and FSDP2, as `accelerate config` writes it
@@ -58,20 +44,12 @@ num_processes: 8
 
 # accelerate#3054, #3360: FP8 with DeepSpeed, in the Trainer
 DEEPSPEED = """
-compute_environment: LOCAL_MACHINE
-deepspeed_config:
-  zero3_init_flag: true
-  zero_stage: 3
 distributed_type: DEEPSPEED
-fp8_config:
-  backend: TE
-  amax_history_length: 1024
 mixed_precision: fp8
-num_machines: 1
 num_processes: 8
-training:
-  output_dir: out
-  bf16: false
+deepspeed_config: {zero3_init_flag: true, zero_stage: 3}
+fp8_config: {backend: TE, amax_history_length: 1024}
+training: {output_dir: out, bf16: false}
 """
 
 # Automodel#1085: trains, and fails when it saves; the same in Accelerate
@@ -79,13 +57,8 @@ ALL_GATHER = """
 distributed_type: MULTI_GPU
 mixed_precision: fp8
 num_processes: 8
-fp8_config:
-  backend: AO
-training:
-  output_dir: out
-  bf16: false
-  torch_compile: true
-  save_steps: 99
+fp8_config: {backend: AO}
+training: {output_dir: out, bf16: false, torch_compile: true, save_steps: 99}
 """
 
 

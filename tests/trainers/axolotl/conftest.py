@@ -4,9 +4,6 @@ import pytest
 
 from fp8tune.formats import parse
 from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.trainer import trainer
 
 
@@ -22,16 +19,3 @@ def job():
         return known.job(loaded, target)
 
     return build
-
-
-@pytest.fixture
-def found():
-    """The rules that fire on a text, with the keys that they are about."""
-    rules = Rules(read_builtin(), {})
-
-    def look(text, version="0.19.0"):
-        name = f"axolotl=={version}"
-        report = check("x.yaml", text.encode(), rules, Target(), only=name)
-        return {each.rule: each.key for each in report.diagnostics}
-
-    return look

@@ -1,18 +1,15 @@
 """Configs of threads and of other projects, rebuilt: what lint says of them."""
 
 from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
+from tests.support.verdicts import lint
 
-RULES = Rules(read_builtin(), {})
 AUTO = '"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"'
 
 
 def findings(text, world_size=0):
-    target = Target(world_size=world_size)
-    report = check("ds.json", text.encode(), RULES, target)
+    report = lint("ds.json", text, "", world_size)
     return [(found.rule, found.region.line) for found in report.diagnostics]
 
 
@@ -26,24 +23,12 @@ def findings(text, world_size=0):
             1,
             [("deepspeed-batch-sizes", 1)],
         ),
-        # OpenRLHF#346: 256 != 2 * 18 * 7
-        (
-            '{"train_batch_size": 256,\n"train_micro_batch_size_per_gpu": 2}',
-            7,
-            [("deepspeed-batch-sizes-on-all-ranks", 1)],
-        ),
         # sequence parallelism leaves four data-parallel ranks
         (
             '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1,'
             '\n"gradient_accumulation_steps": 8, "sequence_parallel_size": 2}',
             8,
             [],
-        ),
-        # accelerate#3054, #3360: FP8 asked of DeepSpeed, which has none
-        (
-            f'{{{AUTO},\n"fp8": {{"enabled": true}},\n"bf16": {{"enabled": "auto"}}}}',
-            8,
-            [("fp8-table-of-deepspeed", 2)],
         ),
         (
             f'{{{AUTO},\n"torch_autocast": {{"enabled": true, "dtype": "fp8"}}}}',
@@ -72,10 +57,9 @@ def test_findings(text, world_size, found):
     assert findings(text, world_size) == found
 
 
-def test_auto_is_for_other_programs():
+def test_auto_is_for_other_programs(rules):
     """What it becomes without them is no finding, and the summary says so."""
     text = f'{{{AUTO}, "bf16": {{"enabled": "auto"}}}}'
-    rules = Rules(read_builtin(), {})
     report = check("ds.json", text.encode(), rules, Target("h100", 8))
     assert (report.diagnostics, {*report.unjudged.values()}) == ([], {"auto"})
 

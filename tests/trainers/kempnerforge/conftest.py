@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from fp8tune.job import Unknown
-
 VLM = "[vision_encoder]\n{encoder}\n[adapter]\n{adapter}\n[vlm]\n{vlm}\n"
 
 
@@ -14,13 +12,7 @@ VLM = "[vision_encoder]\n{encoder}\n[adapter]\n{adapter}\n[vlm]\n{vlm}\n"
 def value(job) -> Callable[[str, str], Any]:
     """One name of the job of a config, None if unknown."""
 
-    def find(name: str, text: str) -> Any:
-        try:
-            return job(text)[name]
-        except Unknown:
-            return None
-
-    return find
+    return lambda name, text: job(text).find(name)
 
 
 @pytest.fixture

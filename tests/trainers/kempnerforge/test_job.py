@@ -2,80 +2,47 @@
 
 import pytest
 
-from fp8tune.job import Unknown
 from tests.each import each
 
 
 def values(job, *names, text="", **target):
     found = job(text, **target)
-    known = {}
-    for name in names:
-        try:
-            known[name] = found[name]
-        except Unknown:
-            known[name] = None
-    return known
+    return {name: found.find(name) for name in names}
+
+
+DEFAULTS = {
+    "precision": "bf16",
+    "micro_batch": 8,
+    "seq_len": 2048,
+    "grad_accum": 1,
+    "max_steps": 100000,
+    "warmup_steps": 2000,
+    "ac": "none",
+    "compile": True,
+    "hidden_size": 4096,
+    "heads": 32,
+    "kv_heads": 32,
+    "head_dim": 128,
+    "ffn_size": 11008,
+    "ffn_matrices": 3,
+    "dense_ffn_layers": 32,
+    "moe_layers": 0,
+    "experts": 0,
+    "tp": 1,
+    "dp_shard": None,
+    "fp8_recipe": "",
+    "fp8_all_gather": False,
+    "fp8_converts_head": False,
+    "fp8_tokens": (16384,),
+    "ac_attention_only": False,
+    "vlm_arch_name": "",
+    "gpu": None,
+    "world_size": None,
+}
 
 
 def test_defaults(job):
-    assert values(
-        job,
-        "precision",
-        "micro_batch",
-        "seq_len",
-        "grad_accum",
-        "max_steps",
-        "warmup_steps",
-        "ac",
-        "compile",
-        "hidden_size",
-        "heads",
-        "kv_heads",
-        "head_dim",
-        "ffn_size",
-        "ffn_matrices",
-        "dense_ffn_layers",
-        "moe_layers",
-        "experts",
-        "tp",
-        "dp_shard",
-        "fp8_recipe",
-        "fp8_all_gather",
-        "fp8_converts_head",
-        "fp8_tokens",
-        "ac_attention_only",
-        "vlm_arch_name",
-        "gpu",
-        "world_size",
-    ) == {
-        "precision": "bf16",
-        "micro_batch": 8,
-        "seq_len": 2048,
-        "grad_accum": 1,
-        "max_steps": 100000,
-        "warmup_steps": 2000,
-        "ac": "none",
-        "compile": True,
-        "hidden_size": 4096,
-        "heads": 32,
-        "kv_heads": 32,
-        "head_dim": 128,
-        "ffn_size": 11008,
-        "ffn_matrices": 3,
-        "dense_ffn_layers": 32,
-        "moe_layers": 0,
-        "experts": 0,
-        "tp": 1,
-        "dp_shard": None,
-        "fp8_recipe": "",
-        "fp8_all_gather": False,
-        "fp8_converts_head": False,
-        "fp8_tokens": (16384,),
-        "ac_attention_only": False,
-        "vlm_arch_name": "",
-        "gpu": None,
-        "world_size": None,
-    }
+    assert values(job, *DEFAULTS) == DEFAULTS
 
 
 @pytest.mark.parametrize(

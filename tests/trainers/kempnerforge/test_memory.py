@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.job import Unknown
 from tests.each import each
 
 BASE = "[model]\nn_kv_heads = 32\n[train]\nseq_len = 2048\n"
@@ -10,14 +9,8 @@ FULL = 'activation_checkpointing = "full"\n'
 
 
 def found(job, names, sections="", world_size=8):
-    known = {}
     values = job(BASE + sections, world_size=world_size)
-    for name in names:
-        try:
-            known[name] = values[name]
-        except Unknown:
-            known[name] = None
-    return known
+    return {name: values.find(name) for name in names}
 
 
 BYTES = (

@@ -6,22 +6,12 @@ refusal that 6000 configs met, and odd values that it takes.
 """
 
 import ast
-import gzip
-import json
 import re
-from pathlib import Path
 
-from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
+from tests.support.verdicts import cases, corpus, lint
 
-DATA = Path(__file__).parents[2] / "data" / "kempnerforge_verdicts.jsonl.gz"
-with gzip.open(DATA, "rt", encoding="utf-8") as file:
-    CASES = [json.loads(line) for line in file]
-REFUSED = [case for case in CASES if case["verdict"] == "reject"]
-RULES = Rules(read_builtin(), {})
+REFUSED = [c for c in cases(corpus("kempnerforge")) if c["verdict"] == "reject"]
 
 SECTION = {
     "AdapterConfig": "adapter",
@@ -181,8 +171,7 @@ UNNAMED = (
 
 
 def rejected(case):
-    target = Target("", case["world_size"], "", "--world-size")
-    report = check("a.toml", case["toml"].encode(), RULES, target, only="kempnerforge")
+    report = lint("a.toml", case["toml"], "kempnerforge", case["world_size"])
     return [d for d in report.diagnostics if d.category == "rejected"]
 
 

@@ -4,10 +4,8 @@ import pytest
 
 from fp8tune.formats import parse
 from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.trainer import trainer
+from tests.support.verdicts import lint
 
 
 @pytest.fixture
@@ -29,11 +27,9 @@ def job():
 @pytest.fixture
 def found():
     """The rules that fire on a text, with the keys that they are about."""
-    rules = Rules(read_builtin(), {})
 
     def look(text, version="0.9.5", path="x.yaml"):
-        name = f"llamafactory=={version}"
-        report = check(path, text.encode(), rules, Target(), only=name)
+        report = lint(path, text, f"llamafactory=={version}")
         return {each.rule: each.key for each in report.diagnostics}
 
     return look

@@ -1,19 +1,11 @@
 """What a file means beyond its values."""
 
 from tests.each import each
+from tests.sample import LLAMAFACTORY
 
-FILE = """
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: {}
-do_train: true
-finetuning_type: full
-dataset: alpaca_en_demo
-template: qwen
-bf16: true
-fp8: true
-fp8_backend: {}
-per_device_train_batch_size: {}
-"""
+FILE = LLAMAFACTORY.replace("sft", "{}") + (
+    "bf16: true\nfp8: true\nfp8_backend: {}\nper_device_train_batch_size: {}\n"
+)
 
 
 @each(

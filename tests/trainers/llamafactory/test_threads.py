@@ -3,35 +3,11 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.sample import LLAMAFACTORY
 
 # LlamaFactory#9500: FP8 training silently falls back to BF16
-SILENT_BF16 = """
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-finetuning_type: full
-fp8: true
-fp8_backend: te
-dataset: alpaca_en_demo
-template: qwen
-cutoff_len: 512
-max_samples: 100
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 4
-learning_rate: 5.0e-05
-num_train_epochs: 1
-bf16: true
-output_dir: test_fp8_output
-overwrite_output_dir: true
-"""
-
-
-def test_llama_factory_9500(found):
-    assert found(SILENT_BF16, "0.9.4") == {"fp8-never-read": "fp8"}
-    assert found(SILENT_BF16) == {"fp8-lost-on-transformers-5": "fp8"}
-    assert found(SILENT_BF16.replace("te\n", "torchao\n", 1)) == found(SILENT_BF16)
-
-
+SILENT_BF16 = LLAMAFACTORY + "cutoff_len: 512\nper_device_train_batch_size: 2\n"
+SILENT_BF16 += "bf16: true\noutput_dir: o\nfp8: true\nfp8_backend: te\n"
 RELEASES = ("4.57.6", "5.2.0", "5.3.0", "5.6.0")
 
 

@@ -31,18 +31,6 @@ def rules_of(text, name="run.sh"):
 @each(
     ("flags", "rules"),
     [
-        # Megatron-LM#883: FP8 with and without --bf16
-        ("--fp8-format hybrid", ["fp8-without-bf16"]),
-        ("--fp8-format hybrid --bf16", []),
-        # ms-swift#8001: FP8 weights with moments in bf16
-        (
-            "--bf16 --fp8-format e4m3 --fp8-recipe delayed --fp8-param-gather"
-            " --use-distributed-optimizer --use-precision-aware-optimizer"
-            " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
-            ["low-moments-with-fp8-weights"],
-        ),
-        ("--bf16 --fp8-format hybrid --transformer-impl local", ["fp8-with-local"]),
-        ("--bf16 --fp8-recipe tensorwise", ["fp8-flags-without-format"]),
         ("--bf16 --fp8-format e5m2", ["value-not-allowed"]),
         ("--bf16 --fp8-format hybrid # FP8", []),
         ("--bf16 --fp8-format hybrid more", ["wrong-type"]),
