@@ -58,11 +58,6 @@ def test_torchtitan_starters_are_clean(model, gpu, version, fp8tune):
     assert found["micro_batch"] * found["grad_accum"] * 32 * 4096 == 1 << 20
 
 
-def test_a_gpu_on_which_fp8_does_not_run_gets_bf16():
-    text = starter(KEMPNERFORGE, "llama3-8b", Target("a100-80gb", 8))
-    assert job(text)["precision"] == "bf16"
-
-
 @each(
     ("model", "target", "message"),
     [
