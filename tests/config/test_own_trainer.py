@@ -569,9 +569,7 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
 @each(
     ("arguments", "code", "said"),
     [
-        (("lint", "train.toml"), 1, "has no key `seq_len`"),
         (("lint", "train.toml", "--diff", "--unsafe-fixes"), 1, "+context = 8192"),
-        (("estimate", "fixed.toml"), 0, "memory: 21.4 GiB per GPU (17.1 to 25.6)"),
         (("explain", "ac", "fixed.toml"), 0, '`"full" if train.recompute else "none"`'),
         (("schema",), 0, '"title": "Ours config"'),
         (

@@ -121,9 +121,9 @@ def test_no_part_is_less_than_nothing(fp8tune, project):
     """Where a peak was measured that is less than what arithmetic has."""
     project({"a.toml": SEVEN_B.replace("batch_size = 8", "batch_size = 1")})
     command = ("estimate", "a.toml", *H200, *JSON)
-    exact = sum(json.loads(fp8tune(*command).out)["memory"]["breakdown_gib"].values())
+    exact = sum(fp8tune(*command).json["memory"]["breakdown_gib"].values())
     outcome = fp8tune(*command, "--measured", f"{0.972 * exact:.2f}")
-    found = json.loads(outcome.out)["memory"]["breakdown_gib"]
+    found = outcome.json["memory"]["breakdown_gib"]
     assert min(found.values()) >= 0
     assert sum(found.values()) == pytest.approx(0.972 * exact, rel=1e-3)
 

@@ -1,7 +1,5 @@
 """FP8's gain where a script leaves settings open."""
 
-import json
-
 from tests.each import each
 
 SCRIPT = """\
@@ -20,8 +18,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \
 
 def speed_of(fp8tune, project, **settings):
     project({"run.sh": SCRIPT.format(**settings)})
-    out = fp8tune("estimate", "run.sh", "--output-format", "json").out
-    return json.loads(out)["speed"]
+    return fp8tune("estimate", "run.sh", "--output-format", "json").json["speed"]
 
 
 def test_a_range_holds_what_is_possible_and_names_what_narrows_it(fp8tune, project):
@@ -61,8 +58,9 @@ def test_a_band_ends_where_the_share_of_fp8_linears_does(fp8tune, project):
     more = f"size 8 {full} --recompute-num-layers 1 "
     script = SCRIPT.replace("32768", "131072").replace("size 2 ", more)
     project({"run.sh": script.format(batch="1", length="131072")})
-    out = fp8tune("estimate", "run.sh", "--gpu", "h200", "--output-format", "json").out
-    said = json.loads(out)["speed"]
+    said = fp8tune(
+        "estimate", "run.sh", "--gpu", "h200", "--output-format", "json"
+    ).json["speed"]
     assert said["fp8_gain"] < said["fp8_gain_high"] < said["fp8_gain"] + 0.10
 
 
@@ -103,5 +101,5 @@ def test_no_rule_doubts_a_gain_whose_band_is_above(fp8tune, project, whole, fsdp
 
 def test_no_range_where_more_than_settings_is_unknown(estimated):
     text = SCRIPT.format(batch="$MBS", length="8192").replace("gpu=h100 ", "")
-    out = estimated(text, "--output-format", "json", path="run.sh").out
-    assert json.loads(out)["speed"]["fp8_gain_range"] is None
+    said = estimated(text, "--output-format", "json", path="run.sh").json
+    assert said["speed"]["fp8_gain_range"] is None

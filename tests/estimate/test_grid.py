@@ -126,20 +126,6 @@ def test_what_would_fit_is_said_where_nothing_does(estimate):
     assert estimate(*JSON).json["instead"] is None
 
 
-def test_without_a_speed_the_largest_of_the_grid_is_named(estimate):
-    text = estimate("--gpu", "b200", "--world-size", "8", config=ONE_GPU).out
-    words = " ".join(text.split())
-    assert "largest of these that fits is fp8 (the config's), micro-batch 8" in words
-
-
-@pytest.mark.parametrize(
-    ("gpu", "judged"), [((), False), (("--gpu", "a100"), False), (H200[:2], True)]
-)
-def test_figures_that_no_gpu_judges_are_said_to_be(estimated, gpu, judged):
-    text = estimated(SEVEN_B, "--world-size", "8", *gpu).out
-    assert ("unmarked: fit unknown" not in text) is judged
-
-
 @pytest.mark.parametrize(
     ("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1), (10**15, 2)]
 )

@@ -58,36 +58,10 @@ def test_torchtitan_starters_are_clean(model, gpu, version, fp8tune):
     assert found["micro_batch"] * found["grad_accum"] * 32 * 4096 == 1 << 20
 
 
-def test_a_gpu_on_which_fp8_does_not_run_gets_bf16():
-    text = starter(KEMPNERFORGE, "llama3-8b", Target("a100-80gb", 8))
-    assert job(text)["precision"] == "bf16"
-
-
-@each(
-    ("model", "target", "message"),
-    [
-        (
-            "llama3-7b",
-            Target("h200", 8),
-            "no model named 'llama3-7b'; did you mean llama3-70b?",
-        ),
-        (
-            "llama3-8b",
-            Target("h100-sxm", 1),
-            "llama3-8b is not certain to fit on 1 x h100-sxm; it fits with "
-            "--world-size 2",
-        ),
-        (
-            "llama3-8b",
-            Target("a100", 8),
-            "--gpu a100: name one of a100-40gb, a100-80gb",
-        ),
-    ],
-)
-def test_what_cannot_be_started(model, target, message):
-    with pytest.raises(CannotStart) as error:
-        starter(KEMPNERFORGE, model, target)
-    assert str(error.value) == message
+def test_what_cannot_be_started():
+    """Models that do not fit and odd names: tests/golden/init.txt."""
+    with pytest.raises(CannotStart, match="--gpu a100: name one of a100-40gb, a100-8"):
+        starter(KEMPNERFORGE, "llama3-8b", Target("a100", 8))
 
 
 def test_a_trainer_without_the_model_says_which_it_has():
@@ -96,8 +70,3 @@ def test_a_trainer_without_the_model_says_which_it_has():
         starter(trainer("torchtitan"), "llama2-7b", Target("h200", 8))
     with pytest.raises(CannotStart, match=r"no config .* for torchtitan==0\.1"):
         starter(trainer("torchtitan==0.1.0"), "llama3-8b", Target("h200", 8))
-
-
-def test_a_model_that_never_fits_says_how_much_each_gpu_needs():
-    with pytest.raises(CannotStart, match=r"nor on more with FSDP alone .* GiB at the"):
-        starter(KEMPNERFORGE, "llama3-70b", Target("h100-sxm", 8))

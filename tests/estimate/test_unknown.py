@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.each import each
-from tests.estimate.configs import H200, JSON, SEVEN_B, row
+from tests.estimate.configs import H200, JSON, SEVEN_B
 
 
 def test_all_keys_that_are_missing_are_named_at_once(fp8tune, project):
@@ -133,13 +133,6 @@ def test_what_is_not_covered_is_said_plainly(estimated, text, said):
     assert outcome.code == 0
     words = " ".join(outcome.out.split())
     assert said in words.partition("no estimate covers ")[2]
-
-
-def test_the_grid_says_why_a_row_has_no_figures(estimated):
-    out = estimated(f"{SEVEN_B}[distributed]\ntp = 4\n", *H200).out
-    assert all(cell.startswith(">") for cell in row(out, "bf16 selective"))
-    assert not any(cell.startswith(">") for cell in row(out, "bf16 none"))
-    assert "> at least" in " ".join(out.split())
 
 
 def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):

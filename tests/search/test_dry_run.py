@@ -62,8 +62,8 @@ def test_nothing_of_a_config_acts_on_a_terminal(project, fp8tune):
 
 
 def test_it_is_json_too(titan, fp8tune):
-    ran = fp8tune("search", titan, "--dry-run", *TARGET, "--output-format", "json")
-    said = json.loads(ran.out)
+    words = ("--dry-run", *TARGET, "--output-format", "json")
+    said = fp8tune("search", titan, *words).json
     by_role = {knob["role"]: knob for knob in said["knobs"]}
     assert by_role["micro_batch"] == {
         "key": "training.local_batch_size",
@@ -91,7 +91,7 @@ def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8
     ran = fp8tune("search", *words, "--dry-run", "--output-format", "json")
     said = {
         knob["role"]: (knob["key"], knob["file"], knob["changes"])
-        for knob in json.loads(ran.out)["knobs"]
+        for knob in ran.json["knobs"]
     }
     assert said == {
         "micro_batch": (
@@ -154,13 +154,13 @@ def test_a_folder_without_write_permission_is_told(fp8tune, folder):
         f"conf/a.tuned.toml: no permission to write in {folder.resolve()}/conf; "
         "--output FILE names another place, --diff writes none"
     )
-    assert (ran.code, json.loads(ran.out)["refused"]) == (2, said)
+    assert (ran.code, ran.json["refused"]) == (2, said)
     assert diff.code == 0
 
 
 def test_a_trainer_s_own_command_is_shown(titan, fp8tune):
     words = ("--dry-run", *TARGET, "--runner", "trainer", "--output-format", "json")
-    command = json.loads(fp8tune("search", titan, *words).out)["trial"]["command"]
+    command = fp8tune("search", titan, *words).json["trial"]["command"]
     assert command[1:] == [
         *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "8"),
         *("-m", "torchtitan.train", "--job.config_file", "{config}"),
@@ -188,7 +188,7 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     words = ("--dry-run", "--output-format", "json")
 
     def said(*asked):
-        found = json.loads(fp8tune("search", *asked, *words).out)
+        found = fp8tune("search", *asked, *words).json
         return found["trial"]["command"], found["refused"]
 
     start = ["python", "-m", "accelerate.commands.launch", "--config_file", "{config}"]
@@ -255,7 +255,7 @@ def test_what_the_run_s_python_tells_may_be_unknown(project, fp8tune):
 def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8tune):
     project({"sft.yaml": SFT.replace("max_length", "max_lenght")})
     ran = fp8tune("search", "sft.yaml", "--dry-run", "--output-format", "json")
-    first, rest = json.loads(ran.out)["refused"].split(" [unknown-argument]; ")
+    first, rest = ran.json["refused"].split(" [unknown-argument]; ")
     assert first.startswith("sft.yaml:3: neither transformers nor TRL has an argument")
     assert "did you mean `max_length`?" in first
     assert rest.startswith("sft.yaml: the number of tokens per step is not known: ")
@@ -352,7 +352,7 @@ def test_a_replay_runs_no_trial(titan, project, fp8tune):
     record = {"knobs": knobs, "outcome": "ok", "tokens_per_second": 9.0, "cost_s": 1.0}
     project({"r.jsonl": f"{json.dumps(record)}\n"})
     words = ("--runner", "replay", "--records", "r.jsonl", "--output-format", "json")
-    said = json.loads(fp8tune("search", titan, "--dry-run", *TARGET, *words).out)
+    said = fp8tune("search", titan, "--dry-run", *TARGET, *words).json
     varied = {knob["role"]: knob["frozen"] for knob in said["knobs"]}
     assert [role for role, frozen in varied.items() if not frozen] == ["micro_batch"]
     assert {"seq_len", "fp8_recipe"} <= varied.keys()
@@ -391,4 +391,4 @@ def test_a_replay_runs_no_trial(titan, project, fp8tune):
 def test_what_no_trial_runs_is_told(project, fp8tune, name, text, said):
     project({name: text})
     ran = fp8tune("search", name, "--dry-run", *TARGET, "--output-format", "json")
-    assert (ran.code, json.loads(ran.out)["refused"]) == (2, said)
+    assert (ran.code, ran.json["refused"]) == (2, said)

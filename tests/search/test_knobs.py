@@ -292,6 +292,12 @@ def test_what_a_knob_needs_is_said_before_what_frees_it(text, gpus, role, why):
     assert offered(forge(text, gpus), role).why == why
 
 
+def test_a_batch_without_another_value_keeps_the_tokens():
+    one = forge(BF16.replace("batch_size = 2", "batch_size = 1"))
+    why = "no other value keeps the tokens of a step"
+    assert offered(one, "micro_batch", ("micro_batch",)).why == why
+
+
 def test_a_need_that_the_config_meets_is_not_named():
     """With FP8 allowed, a config in bf16 has no TP there, but may have it in bf16."""
     assert offered(forge(BF16), "tp", ("fp8",)).why == OF_TRAINERS

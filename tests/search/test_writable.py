@@ -251,7 +251,7 @@ def test_the_answer_of_a_search_says_what_was_kept(project, fp8tune, without_plo
     project({"a.yaml": AXOLOTL, "r.jsonl": lines})
     options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
     done = fp8tune("search", "a.yaml", *options, "--output-format", "json")
-    answer = json.loads(done.out)
+    answer = done.json
     (kept,) = (f for f in answer["findings"] if f["code"] == "knob-kept")
     why = told("fsdp_config.activation_checkpointing")
     assert (kept["knob"], kept["why"]) == ("ac", why)

@@ -176,13 +176,6 @@ def says_steps(_):
         yield loss
 
 
-def hangs(kind):
-    for number, loss in enumerate(plain(kind)):
-        yield loss
-        if number == 1:
-            time.sleep(1000)
-
-
 def downloads(_):
     """Asks for what is not here, as a trainer does that needs a model."""
     import urllib.request

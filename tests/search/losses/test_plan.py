@@ -100,16 +100,14 @@ OWN = Conditions(2000)
 
 @pytest.mark.parametrize("lost", [(16,), (16, 2000)])
 def test_what_diverges_under_a_harsher_warmup_is_run_from_the_config_s_own_start(lost):
-    assert asked(how_good(0.0, lost), OWN) == [*pairs(16, 3), *pairs(2000, 3)]
+    """What diverges in bf16 as well gets no more seeds."""
 
-
-@pytest.mark.parametrize("lost", [(16,), (16, 2000)])
-def test_what_diverges_in_bf16_as_well_gets_no_more_seeds(lost):
-    def train(precision, how):
+    def both(precision, how):
         made = how_good(0.0)(precision, how)
         return made._replace(nan=how.warmup_steps in lost)
 
-    assert asked(train, OWN) == [*pairs(16, 3), *pairs(2000, 3)]
+    for train in (how_good(0.0, lost), both):
+        assert asked(train, OWN) == [*pairs(16, 3), *pairs(2000, 3)]
 
 
 def test_more_seeds_tell_whether_one_that_diverged_was_chance():
