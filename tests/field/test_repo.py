@@ -237,6 +237,7 @@ def test_the_files_of_a_job_may_name_each_other(fp8tune, project):
     alone = [fp8tune(*command, name).json["diagnostics"] for name in JOB]
     assert alone[0] == alone[1] == fp8tune(*command).json["diagnostics"]
     assert [each["rule"] for each in alone[0]] == ["fp8-backend-off-by-arguments"]
+    assert " --> sft.yaml:4:7\n4 | bf16: true\n" in fp8tune("lint", "launch.yaml").out
 
 
 @each(

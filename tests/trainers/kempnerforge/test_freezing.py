@@ -2,8 +2,6 @@
 
 from tests.each import each
 
-EAGER = "[train]\ncompile_model = false\n"
-
 
 def spec(module, frozen=True):
     return f'{{ module = "{module}", frozen = {str(frozen).lower()} }}'
@@ -38,45 +36,6 @@ def schedule(**stages):
 )
 def test_frozen(vlm_value, vlm, frozen):
     assert vlm_value("frozen", vlm) == frozen
-
-
-@each(
-    ("vlm", "encoder", "step"),
-    [
-        ("", "", -1),
-        (freeze(spec("transformer"), spec("adapter")), 'type = "clip"', -1),
-        (freeze(spec("transformer")) + schedule(s9=spec("adapter")), "", 9),
-        (
-            freeze(spec("transformer"))
-            + schedule(s5=spec("transformer", False), s9=spec("adapter")),
-            "",
-            -1,
-        ),
-    ],
-)
-def test_idle(vlm_value, vlm, encoder, step):
-    assert vlm_value("idle_from", vlm, encoder, rest=EAGER) == step
-
-
-@each(
-    ("vlm", "encoder", "names"),
-    [
-        ("", "", []),
-        (
-            freeze(spec("transformer")) + schedule(s9=spec("transformer", False)),
-            "",
-            ["transformer"],
-        ),
-        (schedule(s9=spec("vision_encoder", False)), "", []),
-        (
-            schedule(s9=spec("vision_encoder", False)),
-            'type = "clip"',
-            ["vision_encoder"],
-        ),
-    ],
-)
-def test_never_trained(vlm_value, vlm, encoder, names):
-    assert vlm_value("never_trained", vlm, encoder) == names
 
 
 def patterns(**aliases):
