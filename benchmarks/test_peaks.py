@@ -16,7 +16,7 @@ from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.spec import from_job
 from fp8tune.runners.builtin.step import Training
 from fp8tune.runners.sampling import Sampling
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from tests.support.live_bytes import LiveBytes
 
 MIB = 2**20
@@ -82,7 +82,7 @@ def test_a_trial_needs_what_the_trainer_needs(name, monkeypatch, one_thread):
     reduce_without_temporaries()
     case = CASES[name]
     target = Target("h100-sxm", case["world_size"])
-    trial = trial_mib(read_config("a.toml", case["config"].encode(), target).job)
+    trial = trial_mib(config_to_search("a.toml", case["config"].encode(), target).job)
     step = (bytes_ for phase, bytes_ in case["peaks"].items() if phase != "init")
     needed = max(step) / MIB
     assert needed * (1 - OTHER_CPU) <= trial <= needed + TABLE

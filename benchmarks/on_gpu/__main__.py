@@ -34,9 +34,9 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import (
     Plan,
+    config_to_search,
     plan_for_trials,
     ranks_of_trial,
-    read_config,
 )
 from fp8tune.trials.runner import TrialLimits
 
@@ -114,7 +114,7 @@ def _config(options: Options) -> Config:
         gpu = ""
     data = Path(options.config).read_bytes()
     target = records.target(gpu, options.world_size)
-    return read_config(options.config, data, target, world_size=1)
+    return config_to_search(options.config, data, target, world_size=1)
 
 
 def _plan(options: Options) -> Plan:

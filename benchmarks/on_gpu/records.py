@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fp8tune.config.reader import Config
 from fp8tune.job import Job, Target
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from fp8tune.trials.record import Record, parse_all
 
 TARGET = ("gpu", "world_size")
@@ -58,7 +58,7 @@ def read(path: Path) -> Iterator[Measured]:
             gpu, size = (record.extra.get(name) for name in TARGET)
             key = str(gpu or ""), size if isinstance(size, int) else 0
             if key not in configs:
-                configs[key] = read_config(config.name, data, target(*key))
+                configs[key] = config_to_search(config.name, data, target(*key))
             yield Measured(configs[key], record)
 
 

@@ -13,7 +13,7 @@ from benchmarks.on_gpu import (
 )
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.trials.record import LossRun, Record
 from tests.search.tries import every
 
@@ -22,7 +22,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
 
 @pytest.fixture(scope="module")
 def plan():
-    config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("h200", 1))
+    config = config_to_search(str(CONFIG), CONFIG.read_bytes(), Target("h200", 1))
     return plan_for_trials(config, ("precision",), "cuda")
 
 
@@ -111,7 +111,7 @@ def test_gain_of_settings_that_differ_in_precision_alone(plan):
 
 
 def test_the_named_gpu_wins_over_the_header(plan, tmp_path):
-    config = read_config(
+    config = config_to_search(
         str(CONFIG), CONFIG.read_bytes(), records.target("h100-sxm", 4)
     )
     path = tmp_path / "records.jsonl"

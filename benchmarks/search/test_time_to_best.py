@@ -27,7 +27,7 @@ from benchmarks.search.time_to_best import (
     share_at,
 )
 from fp8tune.job import Target
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Space
 from tests.each import each
@@ -174,7 +174,7 @@ activation_checkpointing = "full"
 def test_recorded_trials_are_a_place(tmp_path: Path, capsys):
     path = tmp_path / "h100.jsonl"
     target = Target("h100", 1, "--gpu", "--world-size")
-    config = read_config("h100.toml", CONFIG.encode(), target)
+    config = config_to_search("h100.toml", CONFIG.encode(), target)
     keys = "train.batch_size", "train.mixed_precision"
     for (batch, name), matmuls in zip(
         itertools.product((1, 2), ("fp8", "bf16")), (9, 0, 0, 0), strict=True

@@ -15,7 +15,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job, from_json
 from fp8tune.runners.builtin.step import Training
 from fp8tune.runners.sampling import Sampling
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
@@ -240,7 +240,9 @@ def test_runs_that_a_trial_cannot_represent(text, why):
 
 def test_a_search_writes_the_keys_of_the_release():
     data = DEBUG.encode()
-    config = read_config("t.toml", data, Target("h100-sxm", 1), "torchtitan==0.2.2")
+    config = config_to_search(
+        "t.toml", data, Target("h100-sxm", 1), "torchtitan==0.2.2"
+    )
     plan = plan_for_trials(config, ("compile",), "cuda")
     assert {knob.key: knob.values for knob in plan.space.knobs} == {
         "training.local_batch_size": (1, 2, 4),
@@ -260,6 +262,8 @@ def test_a_search_writes_the_keys_of_the_release():
 
 def test_the_ac_mode_of_the_config_is_a_value_of_its_knob():
     text = DEBUG.replace('selective_ac_option = "op"', 'selective_ac_option = "3"')
-    config = read_config("t.toml", text.encode(), Target("", 1), "torchtitan==0.2.2")
+    config = config_to_search(
+        "t.toml", text.encode(), Target("", 1), "torchtitan==0.2.2"
+    )
     knob = plan_for_trials(config, (), "cuda").space.knob("ac")
     assert knob.values == ("none", "op", "every-3", "full")

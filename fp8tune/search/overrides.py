@@ -20,7 +20,7 @@ from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import command_on
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.plan import read_config, with_gpus
+from fp8tune.search.plan import config_to_search, with_gpus
 from fp8tune.search.recorded import MAX_BYTES
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
@@ -60,7 +60,7 @@ def config_asked(
     asked = "--world-size" if options.world_size else ""
     target = Target(gpu, options.world_size, origin, asked)
     path, name, overrides = options.config, options.trainer, options.overrides
-    config = read_config(path, data, target, name, world_size, options.beside)
+    config = config_to_search(path, data, target, name, world_size, options.beside)
     if not overrides:
         return config
     if format_of(config.path) == "bash":

@@ -104,9 +104,9 @@ def restored(about: Description, target: Target) -> Config:
     path, data = str(about["config"]), str(about["config_text"]).encode()
     name = about["trainer"]
     if "files" not in about:
-        return read_config(path, data, target, name)
+        return config_to_search(path, data, target, name)
     (_, main, text), *_ = about["files"]
-    config = read_config(main, text.encode(), target, name)
+    config = config_to_search(main, text.encode(), target, name)
     parts = []
     for section, place, text in about["files"]:
         document = parse(text.encode(), place)
@@ -139,7 +139,7 @@ def _file_of(known: Trainer) -> dict[str, str]:
     return {"trainer_file": own.path, "trainer_digest": digest}
 
 
-def read_config(
+def config_to_search(
     path: str,
     data: bytes,
     target: Target,

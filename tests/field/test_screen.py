@@ -16,7 +16,7 @@ from fp8tune.job import Target
 from fp8tune.search.answer.answer import Ending
 from fp8tune.search.answer.stored import answer_of
 from fp8tune.search.live import Board
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, config_to_search
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.say import say, say_next
 from fp8tune.search.stop import Stop
@@ -31,7 +31,7 @@ from tests.search.tries import BEST, BF16, CONFIG, GIVEN, OTHER, SPACE, ran, tri
 
 
 def board_of(known, space=SPACE, config=CONFIG):
-    read = read_config("a.toml", config.encode(), Target("", 1), "kempnerforge")
+    read = config_to_search("a.toml", config.encode(), Target("", 1), "kempnerforge")
     study = Study(space)
     study.trials = list(known)
     return Board(Plan(read, space, GIVEN), study)
@@ -295,7 +295,9 @@ def test_the_figures_beside_each_other_have_the_stated_gain(tmp_path):
     """Of several noisy pairs, the middles of the runs alone do not."""
     pairs = [(10_000, 10_190), (9_800, 10_020), (10_150, 10_160), (9_900, 10_150)]
     study = Study(SPACE, str(tmp_path / "s"))
-    read = read_config("a.toml", CONFIG.encode(), Target("h200", 1), "kempnerforge")
+    read = config_to_search(
+        "a.toml", CONFIG.encode(), Target("h200", 1), "kempnerforge"
+    )
     plan = Plan(read, SPACE, GIVEN)
     study.describe(plan.about(device="cuda", allow=[], output=""))
     study.add("baseline", told(GIVEN, 10_000))

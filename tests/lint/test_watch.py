@@ -23,6 +23,8 @@ def watching(project):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # a job in the background ignores it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
         return folder, process

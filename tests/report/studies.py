@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.report.data import StudyReport, read_report
 from fp8tune.search.answer.answer import Ending
 from fp8tune.search.answer.stored import answer_of, as_json, next_commands, to_store
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, config_to_search
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.study import Study
 from fp8tune.search.write.tuned_config import write_tuned
@@ -67,7 +67,7 @@ WHOLE = [
 
 
 def plan(config=CONFIG, path="a.toml", knobs=KNOBS, target=H200) -> Plan:
-    read = read_config(path, config.encode(), target, "kempnerforge")
+    read = config_to_search(path, config.encode(), target, "kempnerforge")
     return Plan(read, Space(knobs), GIVEN)
 
 

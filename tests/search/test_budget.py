@@ -15,7 +15,7 @@ from fp8tune.search.budget import (
     typical_cost,
 )
 from fp8tune.search.history import History
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, config_to_search
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space
 from tests.search.test_loop import RECORDS, searched
@@ -189,7 +189,7 @@ def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
 
 def advised(known):
     """What is found beyond that no trial succeeded."""
-    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    plan = Plan(config_to_search("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
     found = with_config(decide(history_of(known), 1.0), plan, known)
     return [(f.code, dict(f.facts)) for f in found.findings[1:]]
 

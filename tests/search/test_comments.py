@@ -5,7 +5,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.write.comments import choices, summary
 from fp8tune.search.write.writeback import Choice
@@ -39,7 +39,7 @@ def answer(config, records, allow=(), repeats=2):
 def search(*records, steps=4, gpus=0, repeats=2):
     """The same of CONFIG."""
     data = CONFIG.format(steps=steps).encode()
-    config = read_config("a.toml", data, Target("", gpus))
+    config = config_to_search("a.toml", data, Target("", gpus))
     return answer(config, records, repeats=repeats)
 
 
@@ -82,7 +82,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \
 """
 
 
-MEGATRON_CONFIG = read_config("a.sh", MEGATRON.encode(), Target("", 8))
+MEGATRON_CONFIG = config_to_search("a.sh", MEGATRON.encode(), Target("", 8))
 
 
 def test_each_key_of_a_knob_says_its_own_values():
@@ -128,7 +128,7 @@ def test_fp8_that_does_not_pay_is_said():
 
 def test_fewer_ranks_accumulate_more_as_they_did_in_trials():
     data = CONFIG.format(steps=4).replace('"fp8"', '"bf16"').encode()
-    config = read_config("a.toml", data, Target("", 8))
+    config = config_to_search("a.toml", data, Target("", 8))
     records = [
         measured(speed, **{BATCH: 2, "distributed.tp": degree})
         for degree, speed in ((1, 10.0), (2, 12.0))

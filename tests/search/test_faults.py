@@ -12,7 +12,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.loop import Search
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -52,14 +52,14 @@ def budget():
 
 def runner(fault, text, guard=None):
     """Runs faulty workers as trials of a config."""
-    config = read_config("a.toml", text.encode(), Target("", 1), "kempnerforge")
+    config = config_to_search("a.toml", text.encode(), Target("", 1), "kempnerforge")
     worker = (sys.executable, str(WORKER), fault)
     return Builtin(config, Setup("cpu"), worker, guard)
 
 
 def planned(batch):
     text = CONFIG.format(batch=batch, steps=8 // batch)
-    config = read_config("a.toml", text.encode(), Target("", 1))
+    config = config_to_search("a.toml", text.encode(), Target("", 1))
     return text, plan_for_trials(config, (), "cpu")
 
 

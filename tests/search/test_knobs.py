@@ -9,7 +9,7 @@ from fp8tune.runners.builtin.spec import from_job
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import OF_TRAINERS, expected_of_fp8, offers
 from fp8tune.search.linting import check_tuned, without_refused
-from fp8tune.search.plan import plan_for_trials, read_config, without_idle
+from fp8tune.search.plan import config_to_search, plan_for_trials, without_idle
 from fp8tune.trials.space import Space
 from tests.each import each
 
@@ -46,12 +46,12 @@ BF16 = FORGE.replace('"fp8"', '"bf16"')
 
 def titan(text=TITAN, world_size=8):
     target = Target("h100", world_size, "--gpu", "--world-size")
-    return read_config("a.toml", text.encode(), target, "torchtitan==0.2.2")
+    return config_to_search("a.toml", text.encode(), target, "torchtitan==0.2.2")
 
 
 def forge(text=FORGE, world_size=16):
     target = Target("h100", world_size, "--gpu", "--world-size")
-    return read_config("a.toml", text.encode(), target)
+    return config_to_search("a.toml", text.encode(), target)
 
 
 def offered(config, role, allow=(), **how):
@@ -324,7 +324,7 @@ BOTH, KEPT = ("bf16", "fp8"), ("bf16",)
     ],
 )
 def test_the_precisions_of_a_config_in_bf16(more, gpu, allow, values, why):
-    config = read_config("a.toml", f"{BF16}{more}".encode(), Target(gpu, 16))
+    config = config_to_search("a.toml", f"{BF16}{more}".encode(), Target(gpu, 16))
     found = offered(config, "precision", allow, builtin=bool(allow))
     assert (found.knob.values, found.why) == (values, why)
 
@@ -358,7 +358,7 @@ def test_a_knob_may_be_of_one_command():
     roles = {}
     for command, text in commands.items():
         named = f"prime_rl==0.8.1.dev67.{command}"
-        config = read_config("a.toml", text.encode(), Target("h100", 8), named)
+        config = config_to_search("a.toml", text.encode(), Target("h100", 8), named)
         roles[command] = [o.knob.role for o in offers(config, (), "cuda")]
     assert roles == {
         "sft": ["micro_batch", "ac", "precision", "reshard"],
@@ -368,13 +368,13 @@ def test_a_knob_may_be_of_one_command():
 
 def test_automodel_is_compiled_by_the_key_that_its_strategy_reads():
     text = AUTOMODEL.replace("{strategy}", "fsdp2")
-    config = read_config("a.yaml", text.encode(), Target("h100", 8))
+    config = config_to_search("a.yaml", text.encode(), Target("h100", 8))
     space = plan_for_trials(config, (), "cuda", builtin=False).space
     assert space.knob("compile").values == (False, True)
     keys = config.job.keys_for({"compile": True})
     assert keys == {"distributed.enable_compile": True}
     text = AUTOMODEL.replace("{strategy}", "ddp")
-    config = read_config("a.yaml", text.encode(), Target("h100", 8))
+    config = config_to_search("a.yaml", text.encode(), Target("h100", 8))
     plan = plan_for_trials(config, (), "cuda", builtin=False)
     (compiled,) = (each for each in plan.offers if each.knob.role == "compile")
     assert compiled.why == "it needs strategy == 'fsdp2'"

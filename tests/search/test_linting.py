@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
 from fp8tune.search.linting import aftermath, check_config, failing, refusals, runnable
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trials.record import from_data
 from tests.each import each
@@ -61,7 +61,7 @@ FREE = {"train.batch_size", "train.activation_checkpointing", "train.compile_mod
 
 
 def found(text, *allow, device="cuda"):
-    config = read_config("a.toml", text.encode(), Target(), world_size=1)
+    config = config_to_search("a.toml", text.encode(), Target(), world_size=1)
     return list(refusals(config, keys_to_free(config, allow, device)))
 
 
@@ -97,17 +97,17 @@ def test_what_the_trainer_runs(text):
 
 def test_keys_of_a_fork_are_kept_and_told(project):
     text = f"{FINE}[mup]\nbase = 64\n"
-    (line,) = refusals(read_config("a.toml", text.encode(), Target()), ())
+    (line,) = refusals(config_to_search("a.toml", text.encode(), Target()), ())
     assert "`mup` [unknown-key]" in line
     project({"pyproject.toml": "[tool.fp8tune]\nextra-keys = ['mup']\n"})
-    config = read_config("a.toml", text.encode(), Target())
+    config = config_to_search("a.toml", text.encode(), Target())
     assert not list(refusals(config, ()))
     plan = plan_for_trials(config, (), "cuda")
     assert [note for note in plan.notes if note.startswith("`mup` (extra-keys)")]
 
 
 def test_what_the_search_changes_is_left_to_it():
-    (line,) = refusals(read_config("a.toml", ODD.encode(), Target()), ())
+    (line,) = refusals(config_to_search("a.toml", ODD.encode(), Target()), ())
     assert "[fp8-tokens-not-16]; KempnerForge crashes on this config" in line
     assert found(ODD) == []
 
@@ -120,7 +120,7 @@ def test_what_the_search_changes_is_left_to_it():
     ],
 )
 def test_an_error_that_the_search_begins_with_is_said_with_its_cure(more, said):
-    config = read_config("a.toml", f"{ODD}{more}".encode(), Target())
+    config = config_to_search("a.toml", f"{ODD}{more}".encode(), Target())
     (note,) = failing(plan_for_trials(config, (), "cuda"))
     assert note.endswith(f"; KempnerForge crashes on this config, {said}")
 
@@ -136,7 +136,7 @@ def test_an_error_that_the_search_begins_with_is_said_with_its_cure(more, said):
     ],
 )
 def test_the_keys_that_a_search_changes(allow, device, expected):
-    config = read_config("a.toml", FINE.encode(), Target())
+    config = config_to_search("a.toml", FINE.encode(), Target())
     always = {"batch_size", "grad_accum_steps", "activation_checkpointing"}
     expected = {f"train.{name}" for name in always | expected}
     assert keys_to_free(config, allow, device) == expected
@@ -149,14 +149,16 @@ def test_a_model_that_the_trainer_cannot_build_whole():
     text = f"[model]\n{''.join(lines)}vocab_size = 128256\n"
     text += "[train]\nbatch_size = 1\n[distributed]\ndp_shard = 64\n"
     target = Target("h100-sxm", 64, "--gpu", "--world-size")
-    (line,) = refusals(read_config("a.toml", text.encode(), target), FREE)
+    (line,) = refusals(config_to_search("a.toml", text.encode(), target), FREE)
     assert line.endswith(
         " [whole-model-before-sharding]; KempnerForge runs out of memory"
     )
 
 
 def test_the_first_is_said_and_how_many_more():
-    config = read_config("a.toml", f"{LONG}foo = 1\nbatchsize = 2\n".encode(), Target())
+    config = config_to_search(
+        "a.toml", f"{LONG}foo = 1\nbatchsize = 2\n".encode(), Target()
+    )
     with pytest.raises(CannotSearch, match="fix that and 2 more first, see: fp8tune"):
         check_config(config, ())
 
@@ -167,7 +169,7 @@ def test_the_first_is_said_and_how_many_more():
 )
 def test_the_command_that_shows_it_has_the_target_that_was_given(origins, options):
     target = Target("h100", 8, *origins)
-    config = read_config("a.toml", f"{FINE}foo = 1\n".encode(), target)
+    config = config_to_search("a.toml", f"{FINE}foo = 1\n".encode(), target)
     with pytest.raises(CannotSearch, match=f"see: fp8tune lint a.toml{options}$"):
         check_config(config, ())
 
@@ -201,7 +203,7 @@ def test_real_trials_and_replays_say_the_same_of_a_config(
 
 def test_a_knob_of_several_keys_is_checked_in_a_replay():
     text = "base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nload_in_8bit: true\n"
-    config = read_config("a.yaml", text.encode(), Target("h100", 8), "axolotl")
+    config = config_to_search("a.yaml", text.encode(), Target("h100", 8), "axolotl")
     each = [{"precision": name, "unknown": 1} for name in ("bf16", "fp8")]
     records = [from_data({"knobs": knobs, "outcome": "oom"}) for knobs in each]
     (kept,), (note,) = runnable(config, records)

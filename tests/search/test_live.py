@@ -11,7 +11,7 @@ from rich.console import Console
 from fp8tune.job import Target
 from fp8tune.search.live import Board
 from fp8tune.search.loop import Event
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, config_to_search
 from fp8tune.search.study import Study
 from fp8tune.search.write.output import display
 from fp8tune.trials.order import PlannedTrial
@@ -41,7 +41,7 @@ CONFIRMATION = PlannedTrial(GIVEN, "confirm", "confirmation run")
 
 @pytest.fixture
 def plan():
-    config = read_config("a.toml", CONFIG.encode(), Target("", 1))
+    config = config_to_search("a.toml", CONFIG.encode(), Target("", 1))
     return Plan(config, SPACE, GIVEN)
 
 

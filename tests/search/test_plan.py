@@ -16,8 +16,8 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import SPEED
 from fp8tune.search.plan import (
+    config_to_search,
     plan_for_trials,
-    read_config,
     study_name,
     world_size_note,
     world_size_warning,
@@ -36,7 +36,7 @@ CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = tru
 
 
 def plan(*knobs, allow=()):
-    config = read_config("a.toml", CONFIG, Target())
+    config = config_to_search("a.toml", CONFIG, Target())
     return plan_for_records(config, [Record(k, "oom") for k in knobs], allow)
 
 
@@ -116,7 +116,7 @@ def test_records_that_change_what_is_kept_are_left_out(
     path, text, batch, changed, role, freeing
 ):
     """Whatever key they name; in bf16 they show what FP8 gains."""
-    config = read_config(path, text, Target("h100", 8, "", "--world-size"))
+    config = config_to_search(path, text, Target("h100", 8, "", "--world-size"))
     own = {key: config.own(key) for key in changed}
     records = [Record({batch: 2, **own}, "oom"), Record({batch: 4, **changed}, "oom")]
     kept, left = plan_for_records(config, records, ())
@@ -147,7 +147,7 @@ def test_records_that_change_what_is_kept_are_left_out(
 def test_records_of_values_that_a_knob_does_not_have_are_left_out(
     path, text, role, value, listed
 ):
-    config = read_config(path, text, Target("h100", 8, "", "--world-size"))
+    config = config_to_search(path, text, Target("h100", 8, "", "--world-size"))
     values = (value, *listed.split(", "))
     records = [Record({role: each}, "oom") for each in values]
     made, left = plan_for_records(config, records, ("precision", role))
@@ -165,7 +165,7 @@ def test_a_record_names_a_key_as_its_file_does(tmp_path, monkeypatch):
     )
     text = b"distributed_type: MULTI_GPU\nnum_processes: 8\n"
     target = Target("h100", 8, "", "--world-size")
-    config = read_config("launch.yaml", text, target, beside=("sft.yaml",))
+    config = config_to_search("launch.yaml", text, target, beside=("sft.yaml",))
     sizes = [{"per_device_train_batch_size": size} for size in (2, 4)]
     records = [{"knobs": knobs, "outcome": "oom"} for knobs in (*sizes, {"foo": 1})]
     (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
@@ -225,7 +225,7 @@ def test_what_cannot_be_planned(knobs, allow, said):
 )
 def test_what_is_no_config(text, trainer, said):
     with pytest.raises(CannotSearch) as error:
-        read_config("a.toml", text.encode(), Target(), trainer)
+        config_to_search("a.toml", text.encode(), Target(), trainer)
     assert str(error.value) == said
 
 
@@ -242,8 +242,8 @@ def test_the_same_search_has_the_same_name():
 def test_a_search_is_for_the_gpu_that_it_runs_on():
     text = b"# fp8tune: gpu=h200\n" + CONFIG
     here = Target("h100-sxm", 0, "--gpu")
-    assert read_config("a.toml", text, here).job["gpu"] == "h100-sxm"
-    assert read_config("a.toml", text, Target()).job["gpu"] == "h200"
+    assert config_to_search("a.toml", text, here).job["gpu"] == "h100-sxm"
+    assert config_to_search("a.toml", text, Target()).job["gpu"] == "h200"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_a_worker_needs_a_gpu():
     ],
 )
 def test_trials_on_another_gpu_than_the_configs(here, named, said):
-    job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
+    job = config_to_search("a.toml", CONFIG, Target(named, 0, "--gpu")).job
     machine = TrialMachine("cuda", here)
     found = other_gpu_note(job, machine, extrapolates=True)
     assert found.startswith(said)
@@ -324,7 +324,7 @@ def test_what_cannot_be_varied_is_said(tmp_path, name, says, allowed, notes):
     described.write_text(text.replace('["none", "full"]', allowed))
     data = (tmp_path / "train.toml").read_bytes().replace(b'"full"', b'"none"')
     trainer = add_trainer(str(described))
-    config = read_config(str(tmp_path / "train.toml"), data, Target(), trainer)
+    config = config_to_search(str(tmp_path / "train.toml"), data, Target(), trainer)
     assert plan_for_trials(config, (), "cpu").notes == notes
 
 
@@ -369,5 +369,7 @@ FOR_MORE = (
     ],
 )
 def test_how_many_gpus_trials_stand_for(header, more, target, stands, warning):
-    config = read_config("a.toml", f"{header}{FOR_WORLD}{more}".encode(), target, "", 1)
+    config = config_to_search(
+        "a.toml", f"{header}{FOR_WORLD}{more}".encode(), target, "", 1
+    )
     assert (world_size_note(config), world_size_warning(config)) == (stands, warning)

@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.machine import check_ranks, check_versions, unsafe_versions
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.plan import plan_for_trials, ranks_of_trial, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials, ranks_of_trial
 from fp8tune.search.real_trials import real_trials, this_machine
 from tests.metadata import write_metadata
 from tests.runners import fake_nvml
@@ -18,7 +18,7 @@ NAN = {"torch": "2.14.1", "torchao": "0.17.0"}
 
 @pytest.fixture
 def config():
-    return read_config("a.toml", SMALL.encode(), Target("", 0), "", 1)
+    return config_to_search("a.toml", SMALL.encode(), Target("", 0), "", 1)
 
 
 def test_a_study_records_the_versions_that_were_allowed(config, tmp_path, monkeypatch):
@@ -55,7 +55,7 @@ IN_BF16 = SMALL.replace('"fp8"', '"bf16"') + "[distributed]\ndp_shard = 2\ntp = 
 
 
 def test_ranks_that_run_lift_what_one_rank_cannot_stand_for():
-    config = read_config("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
+    config = config_to_search("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
     assert ranks_of_trial(config, 4) == 2  # that see different data
     knob = plan_for_trials(config, ("precision",), "cpu").space.knob("precision")
     assert knob.values == ("bf16",)
@@ -68,7 +68,7 @@ def test_ranks_that_run_lift_what_one_rank_cannot_stand_for():
 
 
 def test_one_rank_cannot_stand_for_some():
-    config = read_config("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
+    config = config_to_search("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
     why = "tensor parallelism of 2 by one rank; --ranks 4 runs all of them on 4 G"
     with pytest.raises(CannotSearch, match=why):
         ranks_of_trial(config, 1)

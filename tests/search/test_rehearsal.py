@@ -10,9 +10,9 @@ from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.machine import environment
 from fp8tune.search.plan import (
+    config_to_search,
     plan_for_trials,
     ranks_of_trial,
-    read_config,
     study_name,
     why_synthetic_data,
 )
@@ -29,7 +29,7 @@ MORE = {"environment": "CPU, torch 2.13.0+cpu", "rehearsal": True}
 
 @pytest.fixture(scope="module")
 def plan():
-    config = read_config(str(PATH), PATH.read_bytes(), Target("", 1))
+    config = config_to_search(str(PATH), PATH.read_bytes(), Target("", 1))
     return plan_for_trials(config, (), "cpu")
 
 
@@ -59,7 +59,9 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
 
 
 def identity(text, target, device="cpu"):
-    made = plan_for_trials(read_config("a.toml", text.encode(), target), (), device)
+    made = plan_for_trials(
+        config_to_search("a.toml", text.encode(), target), (), device
+    )
     machine = this_machine(device)
     about = environment(made.config.job, machine, synthetic_data=False)
     return study_name(made, made.about(**about))
@@ -138,14 +140,14 @@ def test_what_the_trainer_cannot_run_is_not_tried(
 def test_why_trials_train_on_synthetic_data(project, data, why):
     root = project({"a.toml": f"{PATH.read_text()}{data}"})
     (root / "tokens.npy").touch()
-    config = read_config("a.toml", Path("a.toml").read_bytes(), Target("", 1))
+    config = config_to_search("a.toml", Path("a.toml").read_bytes(), Target("", 1))
     assert why_synthetic_data(config) == why
 
 
 def test_replicas_without_shards_are_shards(project):
     text = PATH.read_text().replace("dp_shard = -1", "dp_shard = 1\ndp_replicate = 4")
     target = Target("", 4, "", "--world-size")
-    config = read_config("a.toml", text.encode(), target)
+    config = config_to_search("a.toml", text.encode(), target)
     assert ranks_of_trial(config) == 4
 
 

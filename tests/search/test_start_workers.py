@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.search.start_workers import (
     check_workers,
     command_to_join,
@@ -235,7 +235,7 @@ def test_another_training_file_is_told_in_plain_words(project):
 
     def searched(name, training):
         beside = (training,)
-        config = read_config("a.yaml", launch.encode(), Target(), beside=beside)
+        config = config_to_search("a.yaml", launch.encode(), Target(), beside=beside)
         made = plan_for_trials(config, (), "cpu", builtin=False)
         return Study(made.space, study(folder / "s" / name, [], made))
 

@@ -8,7 +8,7 @@ from fp8tune.search.answer.decide import decide, with_config
 from fp8tune.search.answer.stored import next_commands
 from fp8tune.search.answer.wording import message
 from fp8tune.search.history import History
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, config_to_search
 from fp8tune.trials.space import Space
 from fp8tune.trials.trial import Trial
 from tests.search.tries import (
@@ -51,7 +51,7 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
     assert history_of(passing).ranked == [BEST]
 
 
-PLAN = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+PLAN = Plan(config_to_search("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
 
 
 def whole(known):
@@ -63,7 +63,7 @@ def whole(known):
 def test_a_config_that_loses_its_loss_is_told_what_to_look_at():
     """Not where only other settings do."""
     config = CONFIG.replace("[train]", "[optimizer]\nlr = 1.0\n[train]")
-    plan = PLAN._replace(config=read_config("a.toml", config.encode(), Target()))
+    plan = PLAN._replace(config=config_to_search("a.toml", config.encode(), Target()))
     tried = trials(*[("search", ran(p, outcome="nan")) for p in (GIVEN, BEST)])
     found = with_config(decide(history_of(tried), 1.0), plan, tried)
     said = [message(each) for each in found.findings]

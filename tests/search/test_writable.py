@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import check_tuned
-from fp8tune.search.plan import plan_for_trials, read_config, without_idle
+from fp8tune.search.plan import config_to_search, plan_for_trials, without_idle
 from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import Choice
@@ -70,7 +70,7 @@ dataset: {seq_len: 4096}
 
 
 def config_of(path, text, *beside):
-    return read_config(path, text.encode(), Target("h100", 8), beside=beside)
+    return config_to_search(path, text.encode(), Target("h100", 8), beside=beside)
 
 
 def planned(config, *allow):

@@ -15,7 +15,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import config_to_search, plan_for_trials
 from fp8tune.search.recorded import is_kept
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.about import misnamed, named, release_of, trainers
@@ -289,11 +289,11 @@ NEW = '[run]\nbatch = 2\n[precision]\nconverters = ["x", "float8"]\n'
 )
 @pytest.mark.usefixtures("toy")
 def test_a_field_of_several_keys_is_set_by_its_trainer(text, changes, written):
-    config = read_config("a.toml", text.encode(), Target())
+    config = config_to_search("a.toml", text.encode(), Target())
     keys = config.job.keys_for(changes)
     assert keys == written
     after = write_back(text.encode(), [Choice(*each, "why") for each in keys.items()])
-    job = read_config("a.toml", after, Target()).job
+    job = config_to_search("a.toml", after, Target()).job
     wanted = config.job.with_values(changes)
     fields = ("precision", "micro_batch", "grad_accum")
     assert [job[f] for f in fields] == [wanted[f] for f in fields]
@@ -304,7 +304,7 @@ def test_a_field_of_several_keys_is_set_by_its_trainer(text, changes, written):
 def test_a_trainer_may_replace_a_fact():
     target = Target("h100")
     jobs = [
-        read_config("a.toml", text.encode(), target).job
+        config_to_search("a.toml", text.encode(), target).job
         for text in (OLD, "[train]\nseq_len = 64\n")
     ]
     assert [job["speed.on_hopper"] for job in jobs] == ["always", True]
@@ -326,7 +326,7 @@ def test_a_search_freezes_what_the_trainer_calls_learned():
 
 @pytest.mark.usefixtures("toy")
 def test_a_plan_has_knobs_that_are_fields():
-    config = read_config("a.toml", NEW.encode(), Target("h100"))
+    config = config_to_search("a.toml", NEW.encode(), Target("h100"))
     plan = plan_for_trials(config, ["precision"], "cuda")
     assert [(knob.key, knob.values, knob.frozen) for knob in plan.space.knobs] == [
         ("run.batch", (1, 2, 4, 8), False),

@@ -15,7 +15,7 @@ from fp8tune.runners.trainer.config import CannotWrite
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.runners.trainer.recipe import recipe_of
 from fp8tune.runners.trainer.runner import trainer_runner
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from fp8tune.search.real_trials import config_of_trials
 from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import trainer
@@ -81,7 +81,7 @@ MICRO_BATCH = "training.per_device_train_batch_size"
 def config_here(path, *beside, ranks=8):
     """A job of files here, as a search reads it."""
     data = Path(path).read_bytes()
-    return read_config(path, data, Target("", ranks), "", ranks, beside)
+    return config_to_search(path, data, Target("", ranks), "", ranks, beside)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from fp8tune.search.losses.loss_runs import (
     run_cost,
     run_length,
 )
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import config_to_search
 from tests.report.studies import CONFIG
 from tests.search.losses.runs import (
     BEST_BF16,
@@ -184,7 +184,7 @@ def test_time_is_reserved_if_a_verdict_fits_into_the_share():
 
 def config(scheduler=""):
     text = f"{CONFIG}[scheduler]\n{scheduler}"
-    return read_config("a.toml", text.encode(), Target("h200", 1), "kempnerforge")
+    return config_to_search("a.toml", text.encode(), Target("h200", 1), "kempnerforge")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_without_a_schedule_there_is_no_warmup():
 )
 def test_a_warmup_that_is_no_number_of_steps_is_not_run(flags):
     text = f"torchrun pretrain_gpt.py --micro-batch-size 1 {flags}\n"
-    made = read_config("a.sh", text.encode(), Target("h200", 1), "megatron_lm")
+    made = config_to_search("a.sh", text.encode(), Target("h200", 1), "megatron_lm")
     assert conditions_for_trials(made, (), 1).refusal == (
         "the warmup is a share of the run, or its batch grows: say it in steps, "
         "`--train-iters` with `--lr-warmup-iters`"
