@@ -51,9 +51,9 @@ def starter(
     ``CannotStart``.
     """
     if not trainer.starter:
-        having = " and ".join(name for name in trainers() if by_name(name).starter)
+        having = " or ".join(name for name in trainers() if by_name(name).starter)
         none = f"there is no config to start from for {trainer.about.title}"
-        raise CannotStart(f"{none}; --trainer takes {having}")
+        raise CannotStart(f"{none}; give --trainer {having}")
     if model not in models():
         near = closest(model, models())
         hint = f"; did you mean {near}?" if near else f"; known: {', '.join(models())}"

@@ -62,7 +62,7 @@ def loss_plot(report: StudyReport) -> Plot:
         panels.append(_norms(*norms))
     keys = {knob.key for knob in space.knobs if knob.role != "precision"}
     label = setting_label(space.knobs, losses.point, keys)
-    same = "" if report.is_replay else ", the same data in all"
+    same = "" if report.study.about.is_replay else ", the same data in all"
     about = f"{counted(len(pairs), 'seed')} in FP8 and in bf16{same}."
     note = f"{label}. {capital(LIMITS)}."
     return _plot(panels, capital(losses.evidence), note, about)

@@ -91,11 +91,6 @@ class StudyReport:
         return on_cpu or self.study.about.device == "cpu"
 
     @property
-    def is_replay(self) -> bool:
-        """Whether the trials are recorded ones."""
-        return self.study.about.is_replay
-
-    @property
     def capacity_gib(self) -> float:
         """The memory of the GPU [GiB], 0 if unknown."""
         measured = (trial.record.capacity_gib for trial in self.study.trials)
@@ -255,7 +250,7 @@ def warnings(report: StudyReport) -> Iterator[str]:
             "A rehearsal on a CPU. The trials are real training, but they do not show "
             "how fast a GPU is, nor whether FP8 pays."
         )
-    if report.is_replay:
+    if report.study.about.is_replay:
         yield (
             "A replay of recorded trials under simulated time. Nothing was measured "
             "for this report."
@@ -299,6 +294,6 @@ def sentences(report: StudyReport) -> Iterator[str]:
         where = "of the process" if report.is_rehearsal else "allocated"
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
     is_fp8 = report.precision(chosen) == "fp8"
-    if report.not_compared and not report.is_replay and is_fp8:
+    if report.not_compared and not report.study.about.is_replay and is_fp8:
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
     yield f"{report.counts}. Intervals are 95 % and count the spread between runs."

@@ -10,6 +10,8 @@ SEARCHED_IN = "searched_in"
 """In a shared storage: the host and folder of the search."""
 COMPARES_LOSSES = "compares_losses"
 """Whether the search compares losses at the end."""
+TEXTS = ("config_text", "files")
+"""What holds the files of the job."""
 DERIVED = (
     *("calibration", "options", "output", "ending", "answer", "knobs"),
     *("points", "given", "tuned", "unwritten", SEARCHED_IN, COMPARES_LOSSES),

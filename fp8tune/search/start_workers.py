@@ -16,7 +16,7 @@ from contextlib import suppress
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
-from fp8tune.search.description import DERIVED, Description
+from fp8tune.search.description import DERIVED, TEXTS, Description
 from fp8tune.search.local_workers import (
     LocalWorkers,
     gpus_of_workers,
@@ -38,8 +38,6 @@ from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
 from fp8tune.search.study import Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
-TEXTS = ("config_text", "files")
-"""Parts of a study's description that hold the files of its job."""
 OF_THE_FIRST = (
     *("workers", "gpus", "slurm", "storage", "output", "in_place"),
     *("gpu", "world_size", "trainer", "studies", "objective"),

@@ -580,7 +580,7 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
         (
             ("init", "--model", "llama3-8b", "--gpu", "h100", "--world-size", "8"),
             2,
-            "start from for Ours; --trainer takes kempnerforge and torchtitan",
+            "start from for Ours; give --trainer kempnerforge or torchtitan",
         ),
     ],
 )

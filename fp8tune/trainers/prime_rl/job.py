@@ -11,11 +11,12 @@ Source: prime-rl 0.8.1.dev67, trainer/model.py, parallel_dims.py, sft/train.py.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known, ranks_left
+from fp8tune.trainers.about import read_toml
 from fp8tune.trainers.local_model import published
-from fp8tune.trainers.prime_rl import models
 
 BLOCK = {"fp8": 128, "mxfp8": 32}
 """What K and N of a linear must be a multiple of, by kind of quantization."""
@@ -285,9 +286,21 @@ def converted(
     )
 
 
+@cache
+def _models() -> dict[str, Any]:
+    """What prime-rl knows of the models that configs name, from ``models.toml``."""
+    return read_toml("prime_rl", "models.toml")
+
+
+def _family(name: str) -> dict[str, Any]:
+    """What holds for a model's family; empty if nothing is known."""
+    families = _models()["family"]
+    return next((f for f in families if name.startswith(tuple(f["prefixes"]))), {})
+
+
 def dropped_biases(model_name: str, kept_names: list[str]) -> str:
     """Linears of a block with a bias that a blockwise FP8 linear does not add."""
-    names = models.family(model_name).get("bias", ())
+    names = _family(model_name).get("bias", ())
     return Words(", ".join(n for n in names if not _matches(kept_names, NAMES[n])))
 
 
@@ -298,7 +311,7 @@ def fp8_experts(quantized: str, grouped_gemm: bool = False) -> bool:
 
 def fp8_model_refused(model_name: str) -> bool:
     """Whether the model's code refuses FP8 experts."""
-    return bool(models.family(model_name).get("fp8_refused", False))
+    return bool(_family(model_name).get("fp8_refused", False))
 
 
 def without_renderer(
@@ -315,7 +328,7 @@ def without_renderer(
     name = rendered_tokenizer or rendered_model
     chosen = (renderer_table or {}).get("name", "auto") != "auto"
     made = data_kind == "fake" and validation is None
-    return Words("" if chosen or made or models.has_renderer(name) else name)
+    return Words("" if chosen or made or name in _models()["renderers"] else name)
 
 
 def _matches(patterns: list[str], name: str) -> bool:
